@@ -17,7 +17,6 @@ from ci.plan.load import load_accepted
 from ci.report.table import ResultsReport
 from ci.store.folder import make_folder, open_store
 from ci.store.importing import Importer, ImportOutcome, find_run_folders, is_delegated
-from ci.upkeep.kit.archive import is_report, unpack_report
 from ci.util.invocation import ACCEPTED_FILE
 from ci.util.terminal import show, show_error
 from ci.util.text import counted, os_reason
@@ -123,9 +122,7 @@ def _import_accepted(path: Path, store: Store, form: str) -> dict[str, object]:
 def _folders(named: Sequence[Path], unpacked: ExitStack, errors: list[CiError]) -> Iterator[Path]:
     for path in named:
         try:
-            is_packed = is_report(path)
-            folder = unpacked.enter_context(unpack_report(path)) if is_packed else path
-            yield from find_run_folders(folder)
+            yield from find_run_folders(_unpacked(path, unpacked))
         except (CiError, OSError) as error:
             errors.append(_report_refusal(path, error))
 
@@ -136,3 +133,12 @@ def _report_refusal(folder: Path, error: CiError | OSError) -> CiError:
         error = InfrastructureError(f"{folder}: {os_reason(error)}")
     show_error(error)
     return error
+
+
+def _unpacked(path: Path, stack: ExitStack) -> Path:
+    """Return the folder of a report, until ``stack`` ends; other paths as they are."""
+    if path.is_dir() or not path.name.endswith((".tar.gz", ".tgz")):
+        return path
+    from ci.upkeep.kit.archive import unpack_report  # other imports need no engines
+
+    return stack.enter_context(unpack_report(path))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from enum import StrEnum
 from pathlib import Path
 
 from ci.commands.options import add_choice, add_format, add_results
@@ -15,13 +14,7 @@ from ci.util.invocation import command
 from ci.util.terminal import show
 from ci.util.text import counted, join_names
 
-
-class StoreAction(StrEnum):
-    """What to do with a store."""
-
-    BACKUP = "backup"
-    RESTORE = "restore"
-    VERIFY = "verify"
+BACKUP, RESTORE, VERIFY = ACTIONS = ("backup", "restore", "verify")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " store, SQLite or PostgreSQL; or verify that every run in the store can be read. The store"
         " is that of INFINI_CI_DB, else the one of --results."
     )
-    add_choice(parser, "action", StoreAction, help="what to do")
+    add_choice(parser, "action", ACTIONS, help="what to do")
     parser.add_argument(
         "file", type=Path, nargs="?", metavar="FILE", help="the file of backup and restore"
     )
@@ -41,16 +34,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Do it, and print the number of runs; `verify` exits with 3 if anything is wrong."""
-    action = StoreAction(options.action)
-    if (options.file is None) is not (action is StoreAction.VERIFY):
+    action = options.action
+    if (options.file is None) is not (action == VERIFY):
         got = "no FILE, expected one" if options.file is None else f"{options.file}, expected none"
         raise UsageError(f"store {action}: got {got}")
     # Imported here: SQLAlchemy takes 0.3 s, and --help needs none of it.
     from ci.store.backup import back_up, restore
 
-    if action is StoreAction.VERIFY:
+    if action == VERIFY:
         return _verify(options.results, options.format)
-    if action is StoreAction.BACKUP:
+    if action == BACKUP:
         open_existing_store(options.results).close()
         runs = back_up(store_url(options.results), options.file)
         done = f"{options.file}: {counted(runs, 'run')} backed up"

@@ -15,13 +15,7 @@ from ci.model.plan import ResultLimits
 from ci.store.importing import LARGEST_RUN, MOST_FILES
 from ci.util.text import os_reason
 
-SUFFIXES = (".tar.gz", ".tgz")
 LIMITS = ResultLimits(total_bytes=LARGEST_RUN, entries=MOST_FILES)
-
-
-def is_report(path: Path) -> bool:
-    """Whether a path names a compressed file of runs, and no folder."""
-    return path.name.endswith(SUFFIXES) and not path.is_dir()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ci.errors import InfrastructureError, UsageError
+from ci.util.interpreters import Interpreter, read_interpreter
 from ci.util.process import ProcessError, run
 
 OLDEST_PROGRAM = (3, 11)  # the Python that the program itself needs
@@ -31,8 +32,12 @@ def parse_version(version: str) -> tuple[int, ...]:
 
 
 def find_interpreter(version: str) -> str | None:
-    """Return a Python of this version on this machine; ``None``: there is none."""
-    return sys.executable if version == own_version() else shutil.which(f"python{version}")
+    """Return a Python of this version on this machine; ``None``: there is none that works."""
+    if version == own_version():
+        return sys.executable
+    path = shutil.which(f"python{version}")
+    found = path and read_interpreter(path)  # a shim of pyenv may lead nowhere
+    return found.path if isinstance(found, Interpreter) else None
 
 
 def check_versions(versions: Sequence[str]) -> None:

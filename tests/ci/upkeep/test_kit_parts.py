@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from ci.upkeep.kit.document import DOCUMENT, KitDocument, checksums, read_kit
 from ci.upkeep.kit.report import read_outcomes, with_outcome, write_outcomes
 from ci.upkeep.kit.requirements import stage_requirements
 from ci.upkeep.kit.steps import KitStepOutcome, choose_steps, kit_exit_code, steps_of
-from ci.upkeep.kit.wheels import check_versions
+from ci.upkeep.kit.wheels import check_versions, find_interpreter
 from tests.ci import made_plans
 
 KIT = KitDocument(
@@ -157,3 +158,15 @@ def test_a_requirements_file_is_that_of_the_sources(tmp_path: Path) -> None:
     plan = made_plans.plan({"project": "tiny", "platforms": {"cpu": {}}, "stages": stages})
     found = stage_requirements(replace(plan, source=tmp_path))
     assert found == ["--requirement", str(tmp_path / "more" / "needs.txt")]
+
+
+def test_a_shim_that_leads_nowhere_is_no_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shim = tmp_path / "python3.99"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert find_interpreter("3.99") is None
+    shim.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    assert find_interpreter("3.99") == str(shim)
