@@ -92,7 +92,8 @@ class TestSameBits:
     def test_in_blocks(self, dtype: torch.dtype, options: dict[str, Any], block_size: int) -> None:
         batch = Batch(dtype, block_size)
         expected = varlen(batch.q, batch.k, batch.v, QUERIES, KEYS, **options)
-        paged = varlen(batch.q, *batch.caches, QUERIES, KEYS, block_table=batch.table, **options)
+        k, v = batch.caches
+        paged = varlen(batch.q, k, v, QUERIES, KEYS, block_table=batch.table, **options)
         assert all(map(torch.equal, paged, expected))
 
     def test_of_the_other_operator(self, dtype: torch.dtype, options: dict[str, Any]) -> None:
@@ -139,9 +140,9 @@ def test_a_sequence_has_the_bits_of_the_other_attention(dtype: torch.dtype) -> N
 
 
 def test_random_calls() -> None:
-    """Print the seed; ``INFINI_OPS_SEED`` replays it."""
-    seed = int(os.environ.get("INFINI_OPS_SEED", time.time_ns() % 2**32))
-    print(f"INFINI_OPS_SEED={seed}")
+    """Print the seed; ``ATTENTION_SEED`` replays it."""
+    seed = int(os.environ.get("ATTENTION_SEED", time.time_ns() % 2**32))
+    print(f"ATTENTION_SEED={seed}")
     source = random.Random(seed)  # noqa: S311
     for _ in range(40):
         count = source.randrange(5)
@@ -164,7 +165,7 @@ def test_random_calls() -> None:
             make(*rows, key_heads, size),
             make(*rows, key_heads, 5),
         )
-        paged = {} if table is None else {"block_table": table}
+        paged: dict[str, Any] = {} if table is None else {"block_table": table}
         exact = exact_varlen(
             *operands, queries, keys, window=window, alibi_slopes=slopes, **options, **paged
         )
