@@ -166,8 +166,9 @@ def test_random_calls() -> None:
             make(*rows, key_heads, 5),
         )
         paged: dict[str, Any] = {} if table is None else {"block_table": table}
+        q, k, v = operands
         exact = exact_varlen(
-            *operands, queries, keys, window=window, alibi_slopes=slopes, **options, **paged
+            *(q, k, v, queries, keys), window=window, alibi_slopes=slopes, **options, **paged
         )
         given = {"window_size_left": window[0], "window_size_right": window[1], **paged, **options}
         if slopes is not None:
@@ -202,7 +203,7 @@ def test_nothing_outside_of_the_operands_is_touched(
         table = None if block_size is None else pages(keys, block_size)
         rows = (sum(keys),) if table is None else (int(table.max()) + 1, block_size)
         operands = make(19, 2, size), make(*rows, 2, size), make(*rows, 2, size)
-        paged = {} if table is None else {"block_table": table}
+        paged: dict[str, Any] = {} if table is None else {"block_table": table}
         slopes = Maker(torch.float32)(2)
         expected = varlen(*operands, queries, keys, softcap=3.0, alibi_slopes=slopes, **paged)
         fenced = [between_fences(each, at_end=at_end) for each in operands]
