@@ -121,7 +121,11 @@ class TestFunctions:
         table = torch.tensor([[5, 0, 3], [2, 4, -1], [1, -1, -1]], dtype=torch.int32)
         options: dict[str, Any] = {"causal": True, "softcap": 2.0, "softmax_scale": 0.3}
         exact, sums = exact_varlen(
-            *(q, caches[0], caches[1], queries, keys),
+            q,
+            caches[0],
+            caches[1],
+            queries,
+            keys,
             block_table=table,
             window=(3, 0),
             **options,

@@ -168,7 +168,7 @@ def test_random_calls() -> None:
         paged: dict[str, Any] = {} if table is None else {"block_table": table}
         q, k, v = operands
         exact = exact_varlen(
-            *(q, k, v, queries, keys), window=window, alibi_slopes=slopes, **options, **paged
+            q, k, v, queries, keys, window=window, alibi_slopes=slopes, **options, **paged
         )
         given = {"window_size_left": window[0], "window_size_right": window[1], **paged, **options}
         if slopes is not None:
