@@ -93,7 +93,8 @@ class SequenceReader {
   void CheckLength(const char* name, std::int64_t i, std::int64_t length, const char* limit_name,
                    std::int64_t limit) const {
     if (length <= limit) return;
-    Throw(At(name, i), "a sequence of " + std::to_string(length), "at most " + std::to_string(limit),
+    Throw(At(name, i), "a sequence of " + std::to_string(length),
+          "at most " + std::to_string(limit),
           std::string("pass the length of the longest sequence as ") + limit_name);
   }
 

@@ -239,8 +239,8 @@ def operands(
             q, k, v = operands_of
             return {"q": q, "k": k, "v": v, **indices, **sizes, "softcap": 2.0}, exact
         case "flash_attn_with_kvcache":
-            q, caches = make(2, 1, 2, length + 1), (make(2, 9, 1, length + 1) for _ in range(2))
-            k, v = caches
+            q = make(2, 1, 2, length + 1)
+            k, v = make(2, 9, 1, length + 1), make(2, 9, 1, length + 1)
             arguments = {"q": q, "k_cache": k, "v_cache": v}
             exact, _ = exact_cached(q, k, v, [9, 4])
             return arguments | {"cache_seqlens": torch.tensor([9, 4])}, exact

@@ -154,12 +154,11 @@ def exact_sequences(
 
 
 def exact_varlen(query: Array, key: Array, value: Array, *lengths: Any) -> Array:
-    outs = [
-        exact_sequences(
-            *(each[np.newaxis, begin:end] for each in (query, key, value)), np.array([end - begin])
-        )[0]
-        for begin, end in itertools.pairwise(lengths[0].tolist())
-    ]
+    outs = []
+    for begin, end in itertools.pairwise(lengths[0].tolist()):
+        own = (each[np.newaxis, begin:end] for each in (query, key, value))
+        rows, keys, values = own
+        outs.append(exact_sequences(rows, keys, values, np.array([end - begin]))[0])
     return np.concatenate(outs)
 
 

@@ -104,10 +104,12 @@ def exact_cached(
 ) -> Pair:
     """All sequences of a call of ``flash_attn_with_kvcache``."""
     starts = [i * k.shape[1] for i in range(len(q))]
-    caches = (k, v) if block_table is not None else (k.flatten(0, 1), v.flatten(0, 1))
-    paged = {"block_table": block_table} if block_table is not None else {"key_starts": starts}
+    paged: dict[str, Any] = {"block_table": block_table}
+    if block_table is None:
+        k, v = k.flatten(0, 1), v.flatten(0, 1)
+        paged = {"key_starts": starts}
     queries = [q.shape[1]] * len(q)
-    out, lse = exact_varlen(q.flatten(0, 1), *caches, queries, counts, **paged, **options)
+    out, lse = exact_varlen(q.flatten(0, 1), k, v, queries, counts, **paged, **options)
     return out.view(*q.shape[:3], v.shape[-1]), lse.view(len(lse), *q.shape[:2]).transpose(0, 1)
 
 

@@ -119,9 +119,16 @@ class TestFunctions:
         queries, keys = (2, 1, 4), (9, 5, 4)
         q, caches = torch.randn(7, 4, 16).to(dtype), torch.randn(2, 6, 4, 2, 16).to(dtype)
         table = torch.tensor([[5, 0, 3], [2, 4, -1], [1, -1, -1]], dtype=torch.int32)
-        options = {"causal": True, "softcap": 2.0, "softmax_scale": 0.3}
+        options: dict[str, Any] = {"causal": True, "softcap": 2.0, "softmax_scale": 0.3}
         exact, sums = exact_varlen(
-            q, *caches, queries, keys, block_table=table, window=(3, 0), **options
+            q,
+            caches[0],
+            caches[1],
+            queries,
+            keys,
+            block_table=table,
+            window=(3, 0),
+            **options,
         )
         used = torch.tensor(keys, dtype=torch.int32)
         given = {"out": torch.full_like(q, 7)} if has_out else {}

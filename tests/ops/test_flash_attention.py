@@ -92,7 +92,8 @@ class TestSameBits:
     def test_in_blocks(self, dtype: torch.dtype, options: dict[str, Any], block_size: int) -> None:
         batch = Batch(dtype, block_size)
         expected = varlen(batch.q, batch.k, batch.v, QUERIES, KEYS, **options)
-        paged = varlen(batch.q, *batch.caches, QUERIES, KEYS, block_table=batch.table, **options)
+        k, v = batch.caches
+        paged = varlen(batch.q, k, v, QUERIES, KEYS, block_table=batch.table, **options)
         assert all(map(torch.equal, paged, expected))
 
     def test_of_the_other_operator(self, dtype: torch.dtype, options: dict[str, Any]) -> None:
@@ -139,9 +140,9 @@ def test_a_sequence_has_the_bits_of_the_other_attention(dtype: torch.dtype) -> N
 
 
 def test_random_calls() -> None:
-    """Print the seed; ``INFINI_OPS_SEED`` replays it."""
-    seed = int(os.environ.get("INFINI_OPS_SEED", time.time_ns() % 2**32))
-    print(f"INFINI_OPS_SEED={seed}")
+    """Print the seed; ``ATTENTION_SEED`` replays it."""
+    seed = int(os.environ.get("ATTENTION_SEED", time.time_ns() % 2**32))
+    print(f"ATTENTION_SEED={seed}")
     source = random.Random(seed)  # noqa: S311
     for _ in range(40):
         count = source.randrange(5)
@@ -164,9 +165,10 @@ def test_random_calls() -> None:
             make(*rows, key_heads, size),
             make(*rows, key_heads, 5),
         )
-        paged = {} if table is None else {"block_table": table}
+        paged: dict[str, Any] = {} if table is None else {"block_table": table}
+        q, k, v = operands
         exact = exact_varlen(
-            *operands, queries, keys, window=window, alibi_slopes=slopes, **options, **paged
+            q, k, v, queries, keys, window=window, alibi_slopes=slopes, **options, **paged
         )
         given = {"window_size_left": window[0], "window_size_right": window[1], **paged, **options}
         if slopes is not None:
@@ -201,7 +203,7 @@ def test_nothing_outside_of_the_operands_is_touched(
         table = None if block_size is None else pages(keys, block_size)
         rows = (sum(keys),) if table is None else (int(table.max()) + 1, block_size)
         operands = make(19, 2, size), make(*rows, 2, size), make(*rows, 2, size)
-        paged = {} if table is None else {"block_table": table}
+        paged: dict[str, Any] = {} if table is None else {"block_table": table}
         slopes = Maker(torch.float32)(2)
         expected = varlen(*operands, queries, keys, softcap=3.0, alibi_slopes=slopes, **paged)
         fenced = [between_fences(each, at_end=at_end) for each in operands]
