@@ -156,35 +156,6 @@ RULES_OF_RELEASES: Mapping[ReleaseRule, str] = {
     " by no platform of the release on a real device.",
     ReleaseRule.WAIVERS: "No waiver has expired. Waivers that are not needed are reported.",
 }
-RULES_OF_RELEASES: Mapping[ReleaseRule, str] = {
-    ReleaseRule.RESULT: "Build and tests passed. A platform without a run breaks it.",
-    ReleaseRule.REAL_DEVICE: "The run was not simulated. This rule cannot be waived.",
-    ReleaseRule.WHOLE: "The run had all operators.",
-    ReleaseRule.COMMIT: "The run is of the commit of the release: that of the tag if git has it,"
-    " else that of the first platform. An unknown commit breaks it.",
-    ReleaseRule.CLEAN: "The sources had no uncommitted changes. Unknown sources break it.",
-    ReleaseRule.AGE: "The run finished at most `oldest_days` ago, and not in the future.",
-    ReleaseRule.EXECUTED: "Tests are recorded, and at least `least_executed` of them ran.",
-    ReleaseRule.SKIPS: "All skip reasons match one of `skips`. A missing per-test log breaks it.",
-    ReleaseRule.QUARANTINES: "At most `quarantined` tests are quarantined.",
-    ReleaseRule.INSTALLED: "The tests ran with an installed wheel whose file is recorded. The"
-    " evidence says whether the run built it or was given it.",
-    ReleaseRule.BASELINE: "There is a run of the platform at the last release, or `--against` names"
-    " one.",
-    ReleaseRule.REGRESSION: "`compare` finds no regression of tests, results and costs since the"
-    " last release, except for costs with a limit of their own. Runs that cannot be compared break"
-    " it.",
-    ReleaseRule.BUILD_COST: "The CPU seconds of all build stages rose by at most"
-    " `build_cost_percent`. A rise within the noise or an accepted one does not count.",
-    ReleaseRule.BENCHMARKS: "No benchmark got worse by more than `benchmark_percent`, and none is"
-    " missing.",
-    ReleaseRule.ARTIFACTS: "On the required platforms, installed wheels and source distributions"
-    " agree on the version, without its local part. A source distribution or a given wheel is the"
-    " same file on all of them.",
-    ReleaseRule.CAPABILITIES: "At most `unexecuted_pairs` pairs of overload and dtype were executed"
-    " by no platform of the release on a real device.",
-    ReleaseRule.WAIVERS: "No waiver has expired. Waivers that are not needed are reported.",
-}
 # For the program's own use: no one sets them.
 INTERNAL = ("INFINI_CI_NOX", "INFINI_NOX")
 
