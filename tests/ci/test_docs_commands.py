@@ -18,26 +18,31 @@ from ci.protocol.agent_files import benchmark_file
 from ci.protocol.stage_kind import StageKind
 
 ROOT = Path(__file__).resolve().parents[2]
-RELEASE, HISTORY, CAPACITY = (
+RELEASE, MACHINES, HISTORY, CAPACITY = (
     (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("validate-a-release", "track-build-cost", "capacity")
+    for name in ("validate-a-release", "run-on-your-machines", "track-build-cost", "capacity")
 )
 
 
-def test_the_site_file_and_the_rules_of_a_release_are_valid(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", RELEASE, re.MULTILINE | re.DOTALL)
-    paths = [tmp_path / name for name in ("ci.site.yaml", "ci.yaml", "release-waivers.yaml")]
-    for path, block in zip(paths, blocks, strict=True):
-        path.write_text(block, encoding="utf-8")
-    site = load_site(paths[0])
+def test_the_site_file_is_valid(tmp_path: Path) -> None:
+    [block] = re.findall(r"^```yaml\n(.*?)^```$", MACHINES, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "ci.site.yaml"
+    path.write_text(block, encoding="utf-8")
+    site = load_site(path)
     named = {platform.engine for platform in site.platforms.values()}
     assert named == set(site.engines)
+
+
+def test_the_rules_of_a_release_and_the_waivers_are_valid(tmp_path: Path) -> None:
+    rules, waivers = re.findall(r"^```yaml\n(.*?)^```$", RELEASE, re.MULTILINE | re.DOTALL)
+    config, file = tmp_path / "ci.yaml", tmp_path / "release-waivers.yaml"
     project = "project: tiny\nplatforms: {cpu: {}, accelerators: {}}\n"
-    paths[1].write_text(project + paths[1].read_text(encoding="utf-8"), encoding="utf-8")
-    release = load_config(paths[1]).release
+    config.write_text(project + rules, encoding="utf-8")
+    file.write_text(waivers, encoding="utf-8")
+    release = load_config(config).release
     assert release
-    assert release.waivers == paths[2].name
-    assert load_waivers(paths[2]).waivers[0].platform in release.required
+    assert release.waivers == file.name
+    assert load_waivers(file).waivers[0].platform in release.required
 
 
 def test_the_file_of_acceptances_is_valid(tmp_path: Path) -> None:
@@ -69,7 +74,7 @@ def test_the_form_of_other_tools_is_read(tmp_path: Path) -> None:
 
 
 def test_it_shows_the_base_images_of_the_platforms() -> None:
-    [command] = re.findall(r"^grep .*$", RELEASE, re.MULTILINE)
+    [command] = re.findall(r"^grep .*$", MACHINES, re.MULTILINE)
     shown = subprocess.run(
         ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -80,11 +85,12 @@ def test_it_shows_the_base_images_of_the_platforms() -> None:
 @pytest.mark.parametrize(
     ("page", "commands"),
     [
-        (RELEASE, ["run", "doctor", "bundle", "gc", "attest"]),
+        (RELEASE, ["run", "doctor", "gate", "attest", "export"]),
+        (MACHINES, ["doctor", "bundle", "kit", "store", "gc"]),
         (HISTORY, ["history", "compare", "report", "import", "export"]),
         (CAPACITY, ["capacity"]),
     ],
-    ids=["validate-a-release", "history", "capacity"],
+    ids=["release", "machines", "history", "capacity"],
 )
 def test_options_exist(page: str, commands: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     for command in commands:

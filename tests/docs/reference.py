@@ -104,7 +104,7 @@ VARIABLES_READ: Mapping[str, str] = {
     "DOCKER_CONFIG": "Folder of Docker's client configuration. Default: `~/.docker`.",
     "XDG_CACHE_HOME": "Folder of caches. Default: `~/.cache`.",
     "GITHUB_EVENT_NAME": "This and other variables of CI systems state the"
-    " [trust level](../validate-a-release.md#trust-levels) of a run. `--trust` wins.",
+    " [trust level](../run-on-your-machines.md#trust-levels) of a run. `--trust` wins.",
     "GITHUB_STEP_SUMMARY": "File of a job summary, which `run` and `report --check` append to."
     " `GITHUB_ACTIONS` and `BUILDKITE` make them show results in other ways, see"
     " [Show results on a forge](../forges.md).",
@@ -339,7 +339,7 @@ def _decisions() -> str:
         raise ValueError("RULES_OF_RELEASES: expected an entry for every ReleaseRule")
     return _page(
         "Decisions and waivers",
-        "`python -m ci gate` [decides about a release](../validate-a-release.md#9-decide)"
+        "`python -m ci gate` [decides about a release](../validate-a-release.md#2-decide)"
         " by the section [`release`](configuration.md#release) of `ci.yaml`.",
         "## The rules of a release",
         _table(("Rule", "Met if"), rows=rules),
