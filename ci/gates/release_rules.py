@@ -259,7 +259,8 @@ def _capabilities(release: ReleaseFacts, policy: ReleasePolicy) -> RuleFinding |
     if pairs is None:
         return checked(False, "no operator test is recorded")
     number = len(pairs.unexecuted)
-    evidence = f"no platform executed {number:,} of {pairs.known:,} pairs of overload and dtype"
+    pairs_of = f"{number:,} of {pairs.known:,} pairs of overload and dtype"
+    evidence = f"{pairs_of} were executed by no platform"
     named = f": {join_names(pairs.unexecuted)}" if number else ""
     return checked(number <= most, f"{evidence}, at most {most:,}{named}")
 

@@ -12,6 +12,7 @@ from ci.model.decision import (
     Decision,
     GateVerdict,
     OutcomeKind,
+    ReleaseRule,
     RuleOutcome,
 )
 from ci.model.platforms import PLATFORMS
@@ -50,10 +51,16 @@ class DecisionReport(Report):
             yield verdict
         else:
             yield [f"{found.project}{name}: {decided}"]
+        without_run = []
         for platform in dict.fromkeys(it.platform for it in found.rules):
             rules = [it for it in found.rules if it.platform == platform]
-            yield [Heading(2, _title(platform), style="bold"), rules_table(rules)]
+            if _is_absent(rules):
+                without_run.append(_title(platform))
+            else:
+                yield [Heading(2, _title(platform), style="bold"), rules_table(rules)]
         runs = [f"{it.run_id}: {', '.join(it.platforms)}" for it in found.runs]
+        if without_run:
+            runs.append(f"none, which is informational: {', '.join(without_run)}")
         yield [Heading(2, "Runs", style="bold"), Items(runs)]
         if not page:
             yield verdict
@@ -63,6 +70,13 @@ class DecisionReport(Report):
 
     def json(self) -> str:
         return self.decision.to_json()
+
+
+def _is_absent(rules: Sequence[RuleOutcome]) -> bool:
+    """Whether these are of a platform without a run, and nothing depends on it."""
+    [first, *others] = rules
+    is_of_result = first.rule is ReleaseRule.RESULT and not others
+    return is_of_result and first.outcome is OutcomeKind.INFORMATIONAL
 
 
 def _title(platform: str | None) -> str:
