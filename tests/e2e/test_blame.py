@@ -119,6 +119,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, python: str) -> Lab:
     return Lab(tmp_path_factory.mktemp("blame"), python)
 
 
+@pytest.mark.complete  # four runs
 def test_a_change_each_way(lab: Lab) -> None:
     found = lab.blame("torch==1.0", "torch==2.0")
     faults = {it["test"].rpartition("::")[2]: it["fault"] for it in found["tests"]}

@@ -204,11 +204,11 @@ def test_a_dry_run_runs_nothing_and_masks_credentials(
         (["run", "cpu", "--resume", "x"], "Leave out PLATFORM, --all, --engine,"),
         (
             ["run", "--reruns", "0", "--resume", "x"],
-            "--cold, --trust, --reruns, --shards, --select and --until.",
+            "--cold, --trust, --wheel, --sdist, --reruns, --shards, --select and --until.",
         ),
         (
             ["run", "--trust=branch", "--resume", "x"],
-            "--cold, --trust, --reruns, --shards, --select and --until.",
+            "--cold, --trust, --wheel, --sdist, --reruns, --shards, --select and --until.",
         ),
         (["report", "--results", "nowhere"], "nowhere contains no results yet"),
     ],

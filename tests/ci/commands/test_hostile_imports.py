@@ -103,7 +103,7 @@ def put(*place: Any, value: object) -> Callable[[Any], None]:
         (put("lineage", "ancestors", value=["a" * 40] * 201), "lineage.ancestors: Tuple should"),
         (put("lineage", "depth", value=-1), "lineage.depth: Input should be greater"),
         (put("lineage", "x", value=1), "lineage.x: Extra inputs are not permitted"),
-        (put("schema_version", value=11), "got results of version 11, expected at most 10"),
+        (put("schema_version", value=12), "got results of version 12, expected at most 11"),
         (lambda document: document.pop("schema_version"), "schema_version: got None, expected 1"),
     ],
 )  # fmt: skip
@@ -113,7 +113,7 @@ def test_what_cannot_be_read_later_is_refused_before_it_is_stored(
     change(there / RUN_ID, changes)
     assert run_ci(here, "import", there) == ExitCode.INFRASTRUCTURE
     shown = capsys.readouterr()
-    assert f"{there / RUN_ID / 'results.json'}: expected a results file of version 10" in shown.err
+    assert f"{there / RUN_ID / 'results.json'}: expected a results file of version 11" in shown.err
     assert fault in shown.err
     assert f"{GOOD}: imported: nvidia passed, iluvatar incomplete\n" in shown.out
     assert "\x1b" not in shown.err + shown.out

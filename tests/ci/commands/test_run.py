@@ -409,7 +409,7 @@ def test_resuming_does_not_guess_the_events_of_another_version(work: Workplace) 
     result, _ = work.run(request)
     [row] = result.platforms
     assert judged(row) == NOT_JUDGED
-    assert "agent's events: got protocol 2, expected 6" in row.verdict.evidence[0].text
+    assert "agent's events: got protocol 2, expected 7" in row.verdict.evidence[0].text
 
 
 def test_resuming_starts_over_without_a_container(work: Workplace) -> None:

@@ -127,12 +127,12 @@ def test_level_is_part_of_the_resumed_request(
 @pytest.mark.parametrize(
     ("environ", "words", "expected"),
     [
-        ({}, [], "run --all --trust release"),
+        ({}, [], "run --all --trust release --gate"),
         ({}, ["cpu"], "run --trust release cpu"),
         (ON_A_BRANCH, ["cpu"], "run --trust release cpu"),
         ({}, ["cpu", "--trust", "branch"], "run cpu --trust branch"),
-        ({}, ["--trust=branch"], "run --all --trust=branch"),
-        ({}, ["--resume", "x"], "run --resume x"),
+        ({}, ["--trust=branch"], "run --all --gate --trust=branch"),
+        ({}, ["--resume", "x"], "run --gate --resume x"),
         (STRANGERS, ["cpu"], "run cpu"),
         (STRANGERS, ["cpu", "--trust=release"], "run cpu --trust=release"),
     ],

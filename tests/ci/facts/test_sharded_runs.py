@@ -410,7 +410,7 @@ def test_a_resumed_run_keeps_its_shards(
     _, run = work.run(read)
     assert [it.shards for it in run.plans[0].stages] == [1, 2]
     assert cli.main(["run", "--resume", request.run_id, "--shards=3"]) == ExitCode.USAGE
-    assert "--reruns, --shards and --select." in capsys.readouterr().err
+    assert "--reruns, --shards, --select and --until." in capsys.readouterr().err
 
 
 def test_a_dry_run_names_the_shards(work: Workplace) -> None:
