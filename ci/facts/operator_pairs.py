@@ -15,7 +15,7 @@ from ci.facts.suite import Outcomes, dtype_of, suite_from
 from ci.model.outcomes import OperatorTest, State
 from ci.model.results import Product, Verdict
 
-# Evidence on a suite that ran to its end where it should.
+# Evidence on a suite that ran to the end where it should.
 _OF_WHOLE_SUITES = {
     it.code
     for it in (
