@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from ci.facts.compiled_files import compiled_needs
 from ci.model.plan import GivenDistribution
 from ci.model.results import Distribution
 from ci.protocol.distributions import KEPT, MOST_DISTRIBUTIONS, is_distribution
@@ -49,6 +50,7 @@ def read_distributions(
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             size = os.fstat(file.fileno()).st_size
+        needs = compiled_needs(path)
         found.append(
             Distribution(
                 name=path.name,
@@ -57,6 +59,8 @@ def read_distributions(
                 path=f"{folder.name}/{KEPT}/{path.name}",
                 installed=digest in installed or _record_digest(path) in records,
                 given=given is not None and digest == given.sha256,
+                glibc=needs.glibc,
+                libraries=needs.libraries,
             )
         )
     return tuple(found)

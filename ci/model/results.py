@@ -66,6 +66,7 @@ MOST_FAILURES = 20  # of a platform; its counts say how many there are
 LONGEST_MESSAGE = 300  # characters of a failure's message
 MOST_BENCHMARKS = 5000  # of a platform
 LONGEST_FILE = 255  # characters of a file's name
+MOST_LIBRARIES = 100  # that a distribution needs
 LONGEST_BENCHMARK = 300  # characters of its name
 LONGEST_UNIT = 16  # characters of a unit
 LARGEST_VALUE = 1e30  # of a benchmark: squares of it are still numbers
@@ -361,6 +362,10 @@ class Distribution(_Model):
     """Whether the tests ran with exactly this file installed."""
     given: bool = False
     """Whether it was made elsewhere and passed to the run."""
+    glibc: Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){1,2}$")] | None = None
+    """Oldest glibc with the symbols that its compiled files need; null where they need none."""
+    libraries: Annotated[tuple[Name, ...], Field(max_length=MOST_LIBRARIES)] = ()
+    """Shared libraries that its compiled files need, and that are not in it."""
 
     @property
     def is_wheel(self) -> bool:

@@ -204,8 +204,9 @@ def distribution_text(it: Distribution) -> str:
     facts = [f"SHA-256 {it.sha256[:SHORT_DIGEST]}", amount(it.size_bytes, Quantity.WHEEL)]
     if it.is_wheel:
         tag = it.name.removesuffix(WHEEL_SUFFIX).rpartition("-")[2]
-        needs = min(map(int, _GLIBC.findall(tag)), default=None)
-        facts.append(f"for {tag}" if needs is None else f"for {tag} with glibc 2.{needs} or newer")
+        promised = min(map(int, _GLIBC.findall(tag)), default=None)
+        glibc = it.glibc if promised is None else f"2.{promised}"
+        facts.append(f"for {tag} with glibc {glibc} or newer" if glibc else f"for {tag}")
         facts.append("installed" if it.installed else "not installed")
     return f"{it.name}: {', '.join([*facts, *(['made elsewhere'] if it.given else [])])}"
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -61,7 +62,7 @@ def write_key(path: Path, kind: str = "ssh", *, seed: bytes = SEED, passphrase: 
     return path
 
 
-def _distribution(folder: Path, platform: str, name: str, **more: bool) -> Distribution:
+def _distribution(folder: Path, platform: str, name: str, **more: Any) -> Distribution:
     path = f"{platform}/dist/{name}"
     content = f"{name} of {platform}".encode()
     (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -152,6 +152,8 @@ def test_a_distribution_on_a_line() -> None:
     short = "SHA-256 5e5e5e5e5e5e, 1.3 MiB"
     platform = "for manylinux_2_28_x86_64 with glibc 2.28 or newer"
     assert distribution_text(wheel) == f"{name}: {short}, {platform}, installed"
+    own = wheel.model_copy(update={"name": "tiny-1-cp310-abi3-linux_x86_64.whl", "glibc": "2.34"})
+    assert "for linux_x86_64 with glibc 2.34 or newer" in distribution_text(own)
     plain = wheel.model_copy(update={"name": "tiny-1-py3-none-any.whl", "installed": False})
     assert distribution_text(plain) == f"{plain.name}: {short}, for any, not installed"
     sdist = wheel.model_copy(update={"name": "tiny-1.tar.gz", "given": True})

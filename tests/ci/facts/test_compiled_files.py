@@ -1,0 +1,85 @@
+"""What the compiled files of a wheel need."""
+
+from __future__ import annotations
+
+import platform
+import random
+import subprocess
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ci.facts.compiled_files import CompiledNeeds, compiled_needs
+
+SOURCE = """\
+#include <math.h>
+#include <stdlib.h>
+double answer(const char *text) { return pow(atof(text), 0.5); }
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shared library that needs libm, and another that needs the first."""
+    folder = tmp_path_factory.mktemp("compiled")
+    (folder / "a.c").write_text(SOURCE)
+    (folder / "b.c").write_text("double answer(const char *); double two() { return answer(0); }")
+    for arguments in (
+        ["a.c", "-o", "liba.so.1", "-Wl,-soname,liba.so.1", "-lm"],
+        ["b.c", "-o", "b.so", "-Wl,--no-as-needed", "liba.so.1"],
+    ):
+        subprocess.run(["cc", "-shared", "-fPIC", *arguments], cwd=folder, check=True)
+    return folder
+
+
+def wheel_of(folder: Path, files: Mapping[str, bytes]) -> Path:
+    path = folder / "tiny-1-py3-none-linux_x86_64.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+def test_glibc_and_libraries_that_are_not_in_the_wheel(compiled: Path, tmp_path: Path) -> None:
+    first, second = ((compiled / name).read_bytes() for name in ("liba.so.1", "b.so"))
+    alone = compiled_needs(wheel_of(tmp_path, {"tiny/b.so": second}))
+    assert "liba.so.1" in alone.libraries
+    found = compiled_needs(
+        wheel_of(tmp_path, {"tiny/liba.so.1": first, "tiny/b.so": second, "tiny/a.py": b"pass"})
+    )
+    assert "libm.so.6" in found.libraries
+    assert "liba.so.1" not in found.libraries
+    assert found.glibc is not None
+    here = platform.libc_ver()[1]
+    assert [*map(int, found.glibc.split("."))] <= [*map(int, here.split("."))]
+    versions = subprocess.run(
+        ["readelf", "-V", "liba.so.1"], cwd=compiled, capture_output=True, text=True, check=True
+    ).stdout
+    assert f"GLIBC_{found.glibc} " in versions
+
+
+def test_a_pure_wheel_needs_nothing(tmp_path: Path) -> None:
+    assert compiled_needs(wheel_of(tmp_path, {"tiny/a.py": b"pass"})) == CompiledNeeds()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"no compiled file", bytes(4096)])
+def test_a_damaged_file_needs_nothing(content: bytes, tmp_path: Path) -> None:
+    assert compiled_needs(wheel_of(tmp_path, {"tiny/a.so": content})) == CompiledNeeds()
+    path = tmp_path / "tiny-2-py3-none-any.whl"
+    path.write_bytes(content)
+    assert compiled_needs(path) == CompiledNeeds()
+
+
+def test_damaged_bytes_are_no_error(compiled: Path, tmp_path: Path) -> None:
+    content = (compiled / "liba.so.1").read_bytes()
+    chance = random.Random(7)  # noqa: S311
+    for _ in range(200):
+        damaged = bytearray(content)
+        for _ in range(chance.choice((1, 20, 400))):
+            damaged[chance.randrange(len(damaged) if chance.random() < 0.5 else 64)] = (
+                chance.randrange(256)
+            )
+        found = compiled_needs(wheel_of(tmp_path, {"tiny/a.so": bytes(damaged)}))
+        assert all(it.isprintable() for it in found.libraries)
