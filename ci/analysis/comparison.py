@@ -27,6 +27,7 @@ from ci.facts.acceptance import Acceptance, split_expired
 from ci.facts.difference import Difference, common_changes, compare_outcomes, compare_suites
 from ci.facts.environment_key import ComponentChange
 from ci.facts.operators import read_record
+from ci.facts.rebuilt import RebuiltFile, rebuilt_files
 from ci.facts.stack import stack_changes
 from ci.facts.suite import adapt_to_processor, suite_name, suite_of
 from ci.gates.regression import ChangeKind, Judgement, Standing, standing
@@ -57,6 +58,8 @@ class PlatformComparison:
     """What BASE's branch gained since the merge base: news that is not HEAD's doing."""
     stack: Sequence[ComponentChange] = ()
     """What differs beside the sources; empty across platforms."""
+    rebuilt: Sequence[RebuiltFile] = ()
+    """The wheels and source distributions, of two runs of one commit."""
 
     @property
     def name(self) -> str:
@@ -200,10 +203,13 @@ def compare(
     source: Path,
     base: str | None,
     head: str,
+    *,
+    results: Path = Path(),
 ) -> Comparison:
     """Compare two references; the store is opened only if one of them needs a run.
 
-    Branches and tags are looked up in the git repository of ``source``, the project's folder.
+    Branches and tags are looked up in the git repository of ``source``, the project's folder. The
+    folders of runs are in ``results``.
     Without ``base``, HEAD is compared with the branch that it will be merged into, or a commit of
     the main branch with those before it.
     """
@@ -211,7 +217,7 @@ def compare(
     repository = Repository(source)
     if base is None or not any(files.values()):
         with open_store() as store:
-            find = partial(_compare_runs, store, source, base, head)
+            find = partial(_compare_runs, store, source, results, base, head)
             return _without_unreadable(store, repository, [*files], find)
     from ci.facts.contract import load_contract  # 0.1 s, not needed for two runs
 
@@ -237,12 +243,17 @@ def compare(
 
 
 def _compare_runs(
-    store: Store, source: Path, base: str | None, head: str, finder: ReferenceFinder
+    store: Store,
+    source: Path,
+    results: Path,
+    base: str | None,
+    head: str,
+    finder: ReferenceFinder,
 ) -> Comparison:
     pair = finder.find_pair(base, head)
     known = project_acceptances(store, source, pair[1].project)
     accepted, _ = split_expired(known, datetime.now(UTC).date())
-    return _RunComparison(store, finder, *pair, accepted).compare()
+    return _RunComparison(store, results, finder, *pair, accepted).compare()
 
 
 def _run_side(
@@ -298,12 +309,13 @@ class _RunComparison:
     def __init__(
         self,
         store: Store,
+        results: Path,
         finder: ReferenceFinder,
         base: ReferenceRuns,
         head: ReferenceRuns,
         accepted: Sequence[Acceptance],
     ) -> None:
-        self._store = store
+        self._store, self._results = store, results
         self._heads = [run for run in reversed(finder.heads) if run.project == head.project]
         self._base, self._head = base, head
         self._load = cache(store.load)  # once for all platforms of a run
@@ -387,7 +399,17 @@ class _RunComparison:
             explanations=tuple(self._explanations(head, times)),
             gained=gained if isinstance(gained, Times) and gained.headlines else None,
             stack=stack_changes(first, second) if base == head else (),
+            rebuilt=[*self._rebuilt(first, second)] if base == head else (),
         )
+
+    def _rebuilt(self, base: PlatformResult, head: PlatformResult) -> Iterator[RebuiltFile]:
+        """Compare the files of two runs of the same sources."""
+        runs = [side.runs[base.platform] for side in (self._base, self._head)]
+        first, second = runs
+        is_clean = first.commit is not None and not (first.dirty or second.dirty)
+        if first.run_id != second.run_id and is_clean and first.commit == second.commit:
+            folders = self._results / first.run_id, self._results / second.run_id
+            yield from rebuilt_files(base, head, folders)
 
     def _tests(self, base: RunKey, head: RunKey, times: Times | MissingTimes) -> Difference:
         """Compare the tests of two runs; slower tests are listed only if times are comparable."""

@@ -55,7 +55,7 @@ def execute(options: argparse.Namespace) -> int:
     from ci.report.comparison_report import ComparisonReport
 
     open_store = partial(reading_store, options.results)
-    found = compare(open_store, options.source, options.base, options.head)
+    found = compare(open_store, options.source, options.base, options.head, results=options.results)
     ComparisonReport(found).show(options.format)
     if options.fail_on is None:
         return ExitCode.PASSED

@@ -258,6 +258,7 @@ def _environment(platform: PlatformComparison) -> Iterator[str]:
     if changed := [it for it in platform.stack if str(it) not in reasons]:
         shown = [f"{it.component} {it.before} -> {it.after}" for it in changed]
         yield f"also differs: {join_names(shown)}"
+    yield from map(str, platform.rebuilt)
     if isinstance(times, Times):
         yield f"environment: {times.key}"
         if times.base.run_id != platform.base.run_id:
@@ -336,6 +337,7 @@ def _platform_data(platform: PlatformComparison) -> dict[str, Any]:
             },
         },
         "stack": [it._asdict() for it in platform.stack],
+        "rebuilt": [*map(asdict, platform.rebuilt)],
         "times": _times_data(platform),
         "gained": [*map(_measure_data, platform.gained.changes)] if platform.gained else [],
     }
