@@ -481,7 +481,8 @@ for function, operators in (
     ],
 )
 def test_what_every_device_is_used_for(device: Path, program: str) -> None:
-    run(device, "-c", program)
+    # Without torch's pool of compilers: its end, beside that of the interpreter, once was a crash.
+    run(device, "-c", program, TORCHINDUCTOR_COMPILE_THREADS="1")
 
 
 # torch's own device tests, of all entries of OpInfo or of those with the names in the arguments.
