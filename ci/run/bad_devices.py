@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ci.analysis.bad_devices import PROCESS, DeviceUse, find_bad_devices
 from ci.engines.device_marks import ends_of_marks, has_lease_file, set_aside
@@ -15,11 +16,13 @@ from ci.model.plan import RunPlan
 from ci.model.results import Harness, PlatformResult
 from ci.protocol.pytest_status import USUAL
 from ci.store.folder import open_existing_store
-from ci.store.rows import RunHead
-from ci.store.store import Store
 from ci.util.invocation import command
 from ci.util.terminal import complain
 from ci.util.text import os_reason
+
+if TYPE_CHECKING:  # it imports SQLAlchemy
+    from ci.store.rows import RunHead
+    from ci.store.store import Store
 
 MOST_RUNS = 60  # newest ones of a project that are read; each takes some milliseconds
 SET_ASIDE_S = 7 * 24 * 3600.0  # then it is tried again: its driver may have been updated

@@ -592,12 +592,15 @@ RUNS_NEED = ("ci.engines", "ci.plan.project", "ci.run", "docker")
         *((command, RUNS_NEED) for command in ("compare", "history", "report")),
         ("contract", ("ci.engines", "ci.run", "docker", "numpy", "sqlalchemy")),
         ("import", ("ci.engines", "ci.run", "docker", "numpy", "sqlalchemy")),
+        *(
+            (command, ("ci.engines", "ci.run", "cryptography", "docker", "numpy", "sqlalchemy"))
+            for command in ("attest", "gate")
+        ),
+        ("run", ("numpy", "opentelemetry", "sqlalchemy")),
     ],
 )
-def test_what_only_reads_the_store_starts_without_what_runs_need(
-    command: str, unneeded: tuple[str, ...]
-) -> None:
-    """Engines and planning would take as long as all the rest."""
+def test_a_command_starts_without_what_others_need(command: str, unneeded: tuple[str, ...]) -> None:
+    """Engines, planning and the store would take as long as all the rest."""
     program = f"import sys; from ci.cli import main; main(['{command}', '--help'])"
     show = f"print(*sorted({{*{unneeded!r}}} & set(sys.modules)))"
     program = f"try: exec({program!r})\nexcept SystemExit: pass\nimport sys; {show}"
