@@ -197,10 +197,15 @@ def _compare_with(
     """What changed on a platform since the last release, or why there is nothing to compare."""
     if isinstance(baseline, str):
         return baseline
-    earlier = (own for base, own in baseline.rows if base.platform == row.platform)
+    # Only named runs may have selected operators: they cannot be compared with all.
+    earlier = (
+        own
+        for base, own in baseline.rows
+        if base.platform == row.platform and (question.against or not base.selected)
+    )
     base = next(filter(None, earlier), None)
     if base is None:
-        return f"the last release has no run of {row.platform}: name one with --against"
+        return f"the last release has no run of {row.platform} as a whole: name one with --against"
     if base.run_id == run.run_id:
         return f"run {base.run_id} would be compared with itself: name another one with --against"
     names = [f"{it.run_id}/{row.platform}" for it in (base, run)]

@@ -342,6 +342,19 @@ def test_the_last_release_has_no_run_of_a_platform(release: Release) -> None:
     decision = release.decide(run_id, required=["cpu", "nvidia"])
     assert broken(decision) == {"baseline"}
     assert "the last release has no run of nvidia" in evidence(decision, "baseline", "nvidia")
+
+
+def test_selected_operators_are_no_last_release(release: Release) -> None:
+    release.run(row(environment=SELECTED))
+    git(release.project.source, "tag", "v1.1")
+    release.project.commit()
+    decision = release.decide(release.run())
+    assert broken(decision) == {"baseline"}
+    assert "has no run of cpu as a whole" in evidence(decision, "baseline")
+
+
+def test_the_newest_tag_is_the_last_release(release: Release) -> None:
+    release.run()
     git(release.project.source, "tag", "v1.1")
     commit = release.project.commit()
     decision = release.decide(release.project.run(commit, row()))
