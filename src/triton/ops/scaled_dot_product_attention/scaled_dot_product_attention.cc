@@ -31,15 +31,15 @@ Request MakeRequest(const AttentionHead& head, const Batch& batch) {
   request.heads = head.heads;
   request.inner_batches = triton::SizeOf(batch, 0);
   request.batches = request.inner_batches * triton::SizeOf(batch, 1);
-  request.is_causal = head.is_causal;
-  request.shift = head.shift;
+  request.is_causal = head.end != AttentionHead::kUnlimited;
+  if (request.is_causal) request.shift = head.end;
   request.mask_kind = MaskKind(head);
   request.scale = head.key_size == 0 ? 0 : head.scale;  // which is infinite
   std::int64_t unused;
   struct {
     void** data;
     std::int64_t *outer, *inner, *head, *row, *column;
-  } const places[AttentionHead::kOperands] = {
+  } const places[AttentionHead::kMask + 1] = {
       {&request.out, &request.out_outer, &request.out_inner, &request.out_head, &request.out_row,
        &request.out_column},
       {&request.query, &request.query_outer, &request.query_inner, &request.query_head,
@@ -50,7 +50,7 @@ Request MakeRequest(const AttentionHead& head, const Batch& batch) {
        &request.value_column},
       {&request.mask, &request.mask_outer, &request.mask_inner, &request.mask_head,
        &request.mask_row, &request.mask_column}};
-  for (int operand = 0; operand < AttentionHead::kOperands; ++operand) {
+  for (int operand = 0; operand <= AttentionHead::kMask; ++operand) {
     const AttentionRows& rows = head.rows[operand];
     if (!rows.data) continue;
     const DataType type = operand == AttentionHead::kMask ? head.mask_type : head.type;
