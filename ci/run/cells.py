@@ -12,13 +12,12 @@ from pathlib import Path
 from ci.analysis.blame import BUILD, CellRun
 from ci.errors import InfrastructureError, UsageError
 from ci.facts.environment_key import environment_key
-from ci.facts.failures import reason_line
+from ci.facts.failures import DIED, reason_line
 from ci.model.plan import EngineKind, RunPlan
 from ci.model.results import Harness, PlatformResult, Product
 from ci.plan.environment import EnvironmentChoice, EnvironmentKind
 from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout, CommitRun
-from ci.run.search import OWN_FAULTS
 from ci.store.folder import open_store
 from ci.store.store import Store
 from ci.util.files import file_digest
@@ -117,7 +116,7 @@ def _refuse_image(cell: BlameCell, engine: str | None) -> None:
 
 def is_judged_cell(row: PlatformResult) -> bool:
     """Whether a run shows what its sources do, as a test that hangs or ends its process does."""
-    return row.verdict.product.is_final or row.verdict.harness in OWN_FAULTS
+    return row.verdict.product.is_final or row.verdict.harness in DIED
 
 
 def is_made_of(row: PlatformResult, plan: RunPlan) -> bool:

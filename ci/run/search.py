@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ci.analysis.bisection import Bisection, likelihood_of_outcomes, likelihood_of_times
 from ci.errors import ConfigError, InfrastructureError, UsageError
+from ci.facts.failures import DIED
 from ci.facts.measures import (
     REFERENCE,
     TOTAL,
@@ -32,7 +33,7 @@ from ci.facts.measures import (
 )
 from ci.facts.verdict import is_cut
 from ci.model.outcomes import Outcome
-from ci.model.results import Direction, Harness, RunResult
+from ci.model.results import Direction, RunResult
 from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout
 from ci.store.folder import open_store
@@ -41,11 +42,6 @@ from ci.store.store import Store
 from ci.util.files import write_atomically
 from ci.util.terminal import complain
 from ci.util.text import commit_name, join_names, near_match
-
-# Ends of a harness that the commit itself may have caused: a test that hangs, a build that takes
-# all memory. Such a commit is stepped over; any other failure ends the search.
-OWN_FAULTS = (Harness.CRASHED, Harness.OOM_KILLED, Harness.TIMED_OUT)
-
 
 BISECT = "bisect"
 MOST_NAMES = 5  # of measures in a message
@@ -200,7 +196,9 @@ class Search:
         row = result.platform(asked.platform)
         verdict = row.verdict
         has_ended = verdict.product.is_final or is_cut(verdict)
-        if not has_ended and verdict.harness not in OWN_FAULTS:
+        # The commit itself may have caused that a process died: a test that hangs, a build that
+        # takes all memory. Such a commit is stepped over; any other failure ends the search.
+        if not has_ended and verdict.harness not in DIED:
             message = f"{asked.command}: run {result.run_id} of {commit_name(commit)} has no result"
             message += f": {verdict.reason or verdict.harness}"
             remedy = "Repeat the command when this is solved: it keeps all runs so far."
