@@ -10,14 +10,7 @@ from statistics import median
 from ci.analysis.bisection import Answer
 from ci.analysis.platform_history import explain_changes
 from ci.analysis.repository import Repository
-from ci.commands.options import (
-    add_config,
-    add_format,
-    add_platform,
-    add_results,
-    add_source,
-    config_file,
-)
+from ci.commands.options import add_platform, add_runs_of_commits, config_file
 from ci.errors import ExitCode, UsageError
 from ci.facts.measures import amount, measure_name, stage_and_quantity
 from ci.model.platforms import PLATFORMS
@@ -77,12 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="with --stage, measure with a filled compiler cache: one more run per commit fills it"
         " (default: build without the cache's contents)",
     )
-    parser.add_argument("--engine", metavar="ENGINE", help="as of `run`")
-    parser.add_argument("--select", metavar="OPERATORS", help="as of `run`")
-    add_source(parser)
-    add_config(parser)
-    add_results(parser)
-    add_format(parser, "table", "markdown", "json")
+    add_runs_of_commits(parser)
 
 
 def execute(options: argparse.Namespace) -> int:

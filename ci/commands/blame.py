@@ -9,15 +9,7 @@ from pathlib import Path
 
 from ci.analysis.blame import CellRun, Quadrants, blame_tests
 from ci.analysis.repository import Repository
-from ci.commands.options import (
-    add_config,
-    add_format,
-    add_platform,
-    add_results,
-    add_source,
-    config_file,
-    whole_number,
-)
+from ci.commands.options import add_platform, add_runs_of_commits, config_file, whole_number
 from ci.errors import ExitCode, UsageError
 from ci.model.trust import Trust
 from ci.plan.ci_variables import read_ci_job
@@ -77,12 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"repeat failed tests so often in each run: what then passes is not reproducible"
         f" (default: {RERUNS})",
     )
-    parser.add_argument("--engine", metavar="ENGINE", help="as of `run`")
-    parser.add_argument("--select", metavar="OPERATORS", help="as of `run`")
-    add_source(parser)
-    add_config(parser)
-    add_results(parser)
-    add_format(parser, "table", "markdown", "json")
+    add_runs_of_commits(parser)
 
 
 def execute(options: argparse.Namespace) -> int:

@@ -78,6 +78,16 @@ def add_format(options: Options, *forms: str) -> None:
     )
 
 
+def add_runs_of_commits(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that runs commits of a project, and reports what it found."""
+    parser.add_argument("--engine", metavar="ENGINE", help="as of `run`")
+    parser.add_argument("--select", metavar="OPERATORS", help="as of `run`")
+    add_source(parser)
+    add_config(parser)
+    add_results(parser)
+    add_format(parser, "table", "markdown", "json")
+
+
 def add_explain(parser: argparse.ArgumentParser) -> None:
     """Add ``--explain`` to a command that shows the table."""
     parser.add_argument(
