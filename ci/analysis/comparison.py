@@ -204,12 +204,12 @@ def compare(
     base: str | None,
     head: str,
     *,
-    results: Path = Path(),
+    results: Path | None = None,
 ) -> Comparison:
     """Compare two references; the store is opened only if one of them needs a run.
 
     Branches and tags are looked up in the git repository of ``source``, the project's folder. The
-    folders of runs are in ``results``.
+    folders of runs are in ``results``; ``None``: what their files contain is not compared.
     Without ``base``, HEAD is compared with the branch that it will be merged into, or a commit of
     the main branch with those before it.
     """
@@ -245,7 +245,7 @@ def compare(
 def _compare_runs(
     store: Store,
     source: Path,
-    results: Path,
+    results: Path | None,
     base: str | None,
     head: str,
     finder: ReferenceFinder,
@@ -309,7 +309,7 @@ class _RunComparison:
     def __init__(
         self,
         store: Store,
-        results: Path,
+        results: Path | None,
         finder: ReferenceFinder,
         base: ReferenceRuns,
         head: ReferenceRuns,
@@ -408,7 +408,7 @@ class _RunComparison:
         first, second = runs
         is_clean = first.commit is not None and not (first.dirty or second.dirty)
         if first.run_id != second.run_id and is_clean and first.commit == second.commit:
-            folders = self._results / first.run_id, self._results / second.run_id
+            folders = [self._results and self._results / it.run_id for it in runs]
             yield from rebuilt_files(base, head, folders)
 
     def _tests(self, base: RunKey, head: RunKey, times: Times | MissingTimes) -> Difference:

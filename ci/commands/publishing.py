@@ -63,7 +63,9 @@ class Publication:
         comparison: Comparison | str
         read = partial(reading_store, self.results)
         try:
-            comparison = compare(read, self.source, None, self.found.reference)
+            comparison = compare(
+                read, self.source, None, self.found.reference, results=self.results
+            )
         except CiError as error:
             comparison = first_line(str(error))
         run_ids = {run.run_id for run in self.found.origins if run}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -31,9 +31,12 @@ class RebuiltFile:
 
 
 def rebuilt_files(
-    before: PlatformResult, after: PlatformResult, folders: tuple[Path, Path]
+    before: PlatformResult, after: PlatformResult, folders: Sequence[Path | None]
 ) -> Iterator[RebuiltFile]:
-    """Yield the files that both runs built; ``folders`` are those of their ``results.json``."""
+    """Yield the files that both runs built.
+
+    ``folders`` are those of their ``results.json``; ``None``: what the files contain is unknown.
+    """
     earlier = _built(before)
     for name, file in _built(after).items():
         if name in earlier:
@@ -49,11 +52,11 @@ def _built(result: PlatformResult) -> Mapping[str, Distribution]:
     return {it.name: it for it in result.distributions if not it.given}
 
 
-def _kept_file(folder: Path, file: Distribution) -> Path | None:
+def _kept_file(folder: Path | None, file: Distribution) -> Path | None:
     """The file in the folder of a run; ``None`` for a made-up path that leads out of it."""
     place = PurePosixPath(file.path or "..")
     is_within = not place.is_absolute() and ".." not in place.parts
-    return folder / place if is_within else None
+    return folder / place if folder and is_within else None
 
 
 def differing_members(first: Path, second: Path) -> tuple[str, ...] | None:
