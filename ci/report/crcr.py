@@ -91,8 +91,8 @@ def _verdict(run: RunResult, judged: Sequence[_Judged], left_out: int) -> dict[s
     (_, worst), *_ = judged
     evidence = [*_evidence(judged)]
     notes = []
-    if more := len(evidence) - MOST_EVIDENCE:
-        notes = [f"{counted(more, 'piece')} of evidence left out"] if more > 0 else []
+    if (more := len(evidence) - MOST_EVIDENCE) > 0:
+        notes.append(f"{counted(more, 'piece')} of evidence left out")
     if left_out:
         notes.append(f"{counted(left_out, 'failed test')} not listed")
     note = f" [{'; '.join(notes)}]" if notes else ""
