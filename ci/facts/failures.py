@@ -37,6 +37,7 @@ _PIPS = re.compile(r"^\u00d7 (.*?)\.?$")
 # A process died or was killed: the test that it ran has no record of its own.
 ENDED_IN = "the process ended in this test"  # begins the message
 DIED = frozenset({Harness.CRASHED, Harness.OOM_KILLED, Harness.TIMED_OUT})
+ENDED_USUALLY = frozenset({Harness.CLEAN, Harness.EXIT_AFTER_SUMMARY})
 
 _ASSERTION, _ASSERT = "AssertionError: ", "assert "
 # Assertions that do not show what differs: the lines below them do.

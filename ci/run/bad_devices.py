@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from ci.analysis.bad_devices import PROCESS, DeviceUse, find_bad_devices
 from ci.engines.device_marks import ends_of_marks, has_lease_file, set_aside
 from ci.errors import CiError
-from ci.facts.failures import DIED, ENDED_IN
+from ci.facts.failures import DIED, ENDED_IN, ENDED_USUALLY
 from ci.model.plan import RunPlan
-from ci.model.results import Harness, PlatformResult
+from ci.model.results import PlatformResult
 from ci.protocol.pytest_status import USUAL
 from ci.store.folder import open_existing_store
 from ci.util.invocation import command
@@ -101,7 +101,7 @@ def uses_of_run(
     )
     if not row.shards:
         ended = {PROCESS} if harness in DIED else set()
-        fine = {PROCESS} if harness in (Harness.CLEAN, Harness.EXIT_AFTER_SUMMARY) else set()
+        fine = {PROCESS} if harness in ENDED_USUALLY else set()
         yield replace(use, devices={*uuids}, failed=failed | ended, passed=passed | fine)
         return
     died = [place for place, it in enumerate(row.shards) if it.exit_code not in USUAL]

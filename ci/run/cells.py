@@ -12,9 +12,9 @@ from pathlib import Path
 from ci.analysis.blame import BUILD, CellRun
 from ci.errors import InfrastructureError, UsageError
 from ci.facts.environment_key import environment_key
-from ci.facts.failures import DIED, reason_line
+from ci.facts.failures import DIED, ENDED_USUALLY, reason_line
 from ci.model.plan import EngineKind, RunPlan
-from ci.model.results import Harness, PlatformResult, Product
+from ci.model.results import PlatformResult, Product
 from ci.plan.environment import EnvironmentChoice, EnvironmentKind
 from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout, CommitRun
@@ -26,7 +26,6 @@ from ci.util.text import commit_name, join_names
 
 BLAME = "blame"
 MOST_STORED = 5  # newest runs of a cell: each is another sample of its tests
-ENDED_USUALLY = (Harness.CLEAN, Harness.EXIT_AFTER_SUMMARY)
 
 
 @dataclass(frozen=True, kw_only=True)
