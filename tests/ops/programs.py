@@ -5,16 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-
-def is_temporary(path: Path) -> bool:
-    """Whether a path is in a folder for temporary files, of which any user can make another."""
-    folders = ("/tmp", "/var/tmp", "/dev/shm", tempfile.gettempdir())  # noqa: S108
-    return any(path.is_relative_to(it) for it in folders)
 
 
 def output_of(command: Sequence[str | Path], **options: Any) -> str:
