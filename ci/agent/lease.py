@@ -167,15 +167,27 @@ class Leases:
             return self._held_devices(), POLL_S
         self._detect()
         unfit = {uuid: reason for uuid in free if (reason := self._unfit_reason(uuid))}
-        fit = [uuid for uuid in free if uuid not in unfit][: self._count]
+        fit = self._least_used([uuid for uuid in free if uuid not in unfit])
         if len(fit) < self._count:
             _release(free)
             reasons = [f"{uuid} {reason}" for uuid, reason in unfit.items()]
             return [*reasons, *self._held_devices()], PROBE_PAUSE_S
         self._locks = {uuid: free.pop(uuid) for uuid in fit}
+        for uuid in fit:
+            self._folder.record_use(uuid)
         _release(free)
         self._leave_queue()
         return [], 0.0
+
+    def _least_used(self, fit: Sequence[str]) -> list[str]:
+        """Return the devices to lease, in the order of ``fit``: those that were idle longest.
+
+        Siblings so get the same work by turns, and show which of them is bad. A run that takes
+        another lease keeps its devices: its stages are compared with each other.
+        """
+        own = {record["uuid"] for record in self.records}
+        chosen = sorted(fit, key=lambda uuid: (uuid not in own, self._folder.last_use(uuid)))
+        return [uuid for uuid in fit if uuid in chosen[: self._count]]
 
     def _leave_queue(self) -> None:
         if self._queue_lock is not None:

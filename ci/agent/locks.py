@@ -84,8 +84,29 @@ class LockFolder:
         self._reap(name, owner)
         return f"leftover processes of {run}, which has died"
 
+    def record_use(self, name: str) -> None:
+        """Record that what a lock protects is used now.
+
+        In a file of its own: whoever only looks for a free device writes to its lock, too.
+        """
+        descriptor = open_shared(self._use_path(name))
+        try:
+            os.utime(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def last_use(self, name: str) -> int:
+        """Return when `record_use` was called last, in ns since 1970; 0: never since the boot."""
+        try:
+            return self._use_path(name).stat().st_mtime_ns
+        except OSError:
+            return 0
+
     def _open(self, name: str) -> int:
         return open_shared(self._path(name))
+
+    def _use_path(self, name: str) -> Path:
+        return self._folder / f"{lock_name(name)}.used"
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{lock_name(name)}.lock"

@@ -284,6 +284,36 @@ def test_leases_are_taken_in_order_and_all_devices_at_once(machine: Machine) -> 
     one.release()
 
 
+# Siblings
+
+
+def leased_device(machine: Machine, run: str, **changes: Any) -> str:
+    with machine.taken(run, **changes) as leases:
+        return leases.variables()["CUDA_VISIBLE_DEVICES"]
+
+
+def test_devices_are_leased_by_turns(machine: Machine) -> None:
+    machine.has(device(0), device(1))
+    assert [leased_device(machine, f"run-{n}") for n in range(4)] == ["GPU-0", "GPU-1"] * 2
+    # Runs that need both, or one by its name, starve no one and count like the others.
+    assert leased_device(machine, "both", count=2) == "GPU-0,GPU-1"
+    assert leased_device(machine, "named", uuids=("GPU-0",)) == "GPU-0"
+    assert leased_device(machine, "next") == "GPU-1"
+    # One that is held is no reason to wait for it.
+    with machine.taken("long", uuids=("GPU-0",)):
+        assert [leased_device(machine, f"other-{n}") for n in range(2)] == ["GPU-1"] * 2
+    machine.has(device(1))
+    assert [leased_device(machine, f"alone-{n}") for n in range(2)] == ["GPU-1"] * 2
+
+
+def test_the_stages_of_a_run_keep_their_device(machine: Machine) -> None:
+    leases = machine.checked()
+    for _ in range(2):
+        leases.take("pytest")
+        leases.release()
+    assert [record["uuid"] for record in leases.records] == ["GPU-0", "GPU-0"]
+
+
 # Eight processes, four devices, two hundred leases
 
 
