@@ -110,6 +110,30 @@ def test_each_python_of_the_library_gets_one_version_of_each_package(python: str
     assert numpy.specifier.contains("2.2.6" if python == "3.10" else "2.4.6")
 
 
+def test_all_pins_of_a_package_agree() -> None:
+    """Those of images with each other, and with the groups of this project."""
+    document = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    texts = [it for group in document["dependency-groups"].values() for it in group]
+    for path in RECIPES.glob("requirements-*.txt"):
+        texts += path.read_text(encoding="utf-8").splitlines()
+    stated = (text.partition("  #")[0] for text in texts if isinstance(text, str))
+    requirements = [Requirement(text) for text in stated if text and text[0] not in "#-"]
+    pins = {
+        (each.name, part.version)
+        for each in requirements
+        for part in each.specifier
+        if part.operator == "==" and (each.marker is None or each.marker.evaluate())
+    }
+    assert ("packaging", "26.4") in pins
+    wrong = [
+        (str(each), version)
+        for each in requirements
+        for name, version in pins
+        if name == each.name and not (each.marker or each.specifier.contains(version))
+    ]
+    assert wrong == []
+
+
 UNLIKE = "no image here is like it: the most similar one differs in "
 
 
