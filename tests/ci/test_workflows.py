@@ -138,6 +138,8 @@ def test_the_page_pins_the_same_releases() -> None:
     page = (ROOT / "docs/forges.md").read_text(encoding="utf-8")
     workflow = (ROOT / FILES[0]).read_text(encoding="utf-8")
     assert {*used.findall(page)} == {*used.findall(workflow)}
+    others = re.findall(r"uses: (?!actions/checkout)\S+?@(.*)", page)
+    assert others == ["COMMIT  # v20YYMMDD-HHMMSS"]  # for the reader to fill in, and never a branch
 
 
 def test_gitlab_runs_the_jobs_of_the_matrix() -> None:
