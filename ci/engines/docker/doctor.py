@@ -145,6 +145,9 @@ def image_findings(
 ) -> Iterator[Finding]:
     """Check for the image, or else for its base, on the engine or in a registry."""
     image, client = plan.needed_image, images.client
+    if image.archive:
+        yield ok(f"image of {plan.platform}", f"{image.tag} comes with {image.archive.bundle}")
+        return
     reason = images.build_reason(plan)
     if reason is None:
         yield ok(f"image of {plan.platform}", f"{image.tag} is there")

@@ -88,9 +88,9 @@ class OpenBundle:
 
     def plans(self, request: RunRequest, results: Path) -> tuple[RunPlan, ...]:
         """Plan the run with images and wheels of the bundle."""
-        return tuple(map(self._plan_with_bundle, plan_request(self.project, request, results)))
+        return tuple(map(self.with_contents, plan_request(self.project, request, results)))
 
-    def _plan_with_bundle(self, plan: RunPlan) -> RunPlan:
+    def with_contents(self, plan: RunPlan) -> RunPlan:
         """Replace the sources of a plan and, unless it is for the host, its image and wheels."""
         plan = replace(
             plan,

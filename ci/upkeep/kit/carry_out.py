@@ -27,6 +27,7 @@ from ci.util.terminal import show
 from ci.util.text import first_line
 
 LOOK_S = 60.0  # for a tool that only prints a version
+TAKE_BUNDLE = ("run", "doctor")  # commands that unpack the bundle themselves
 _ERROR = "error: "  # as the program begins a message
 _TORCH = "import torch; print('torch', torch.__version__, torch.version.cuda or '')"
 
@@ -69,7 +70,7 @@ class KitRun:
     def _paths(self, step: KitStep, earlier: Sequence[KitStepOutcome]) -> Iterator[str]:
         """Yield the options that name folders and files of this machine."""
         yield from ("--results", str(self.results))
-        if step.words[0] == "run":
+        if step.words[0] in TAKE_BUNDLE:
             yield from ("--bundle", str(self.kit / names.BUNDLE))
         else:
             yield from ("--config", str(self.bundle.project.path))
@@ -82,7 +83,7 @@ class KitRun:
     def _environment(self, step: KitStep) -> dict[str, str]:
         wheels = folder_word(self.kit / names.WHEELS)
         named = {f"INFINI_CI_PYTHON_{self.document.platform.upper()}": self.python}
-        if step.words[0] != "run":  # which unpacks the bundle itself
+        if step.words[0] not in TAKE_BUNDLE:
             named["INFINI_CI_SITE"] = str(self.bundle.folder / "site" / "ci.site.yaml")
         return {
             **{name: value for name, value in named.items() if value},

@@ -34,6 +34,7 @@ from ci.upkeep.bundle.file import new_bundle, open_archive
 from ci.upkeep.bundle.pack import find_configuration, site_settings
 from ci.upkeep.bundle.unpack import open_bundle
 from ci.upkeep.bundle.wheels import pip_arguments
+from ci.util.text import commit_name
 from tests.ci.agent_job import stage_plan
 from tests.ci.local_engine import LocalEngine
 
@@ -334,6 +335,20 @@ def test_what_a_bundle_cannot_do(
     bundle: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert message in refused(capsys, "run", *arguments, "--bundle", bundle)
+
+
+def test_doctor_checks_what_a_bundle_needs(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "cannot be combined with --config" in refused(
+        capsys, "doctor", "--config", "ci.yaml", "--bundle", bundle
+    )
+    run("doctor", "--bundle", bundle, "--engine", "host")
+    printed = capsys.readouterr().out
+    assert "configuration of cpu: --bundle: cpu would run on the host engine" in printed
+    has = f"{commit_name(COMMIT, dirty=True)}, as {bundle} has them"
+    assert f"ok       sources: {has}; a run needs no git\n" in printed
+    assert "git init" not in printed
 
 
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
