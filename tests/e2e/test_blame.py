@@ -1,6 +1,7 @@
-"""Two torches and two libraries, with one planted change each way, in real runs on the host engine.
+"""Two torches and two libraries, with one planted change each way, in real runs on both engines.
 
-The torches are tiny wheels in a folder; the library is a module of the project.
+The torches are tiny: wheels in a folder, or modules of base images. The library is a module of the
+project.
 """
 
 from __future__ import annotations
@@ -8,15 +9,20 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ci.engines import Engine
 from tests.built import make_wheel
 from tests.ci.stored_history import Project, git
+from tests.e2e.fresh import docker
+from tests.e2e.plans import OFFLINE_BASE
 from tests.forked import run_ci
 
 CONFIG = """\
@@ -63,6 +69,8 @@ class Lab:
 
     folder: Path
     python: str
+    requirements: str = REQUIREMENTS
+    engine: str = "host"
 
     def __post_init__(self) -> None:
         self.project = Project(folder=self.folder)
@@ -70,7 +78,7 @@ class Lab:
         for version in ("1.0", "2.0", "3.0"):
             make_wheel(self.folder / "wheels", "torch", version)
         self.write("ci.yaml", CONFIG)
-        self.write("requirements.txt", REQUIREMENTS)
+        self.write("requirements.txt", self.requirements)
         self.write("build.py", BUILD)
         self.commit(is_new=False)
         self.commit(is_new=True)
@@ -90,12 +98,12 @@ class Lab:
     def environment(self) -> Mapping[str, str]:
         temporary = self.folder / "temporary"
         temporary.mkdir(exist_ok=True)
+        wheels = {"PIP_FIND_LINKS": str(self.folder / "wheels"), "PIP_NO_INDEX": "1"}
         return {
             **os.environ,
             "XDG_CACHE_HOME": str(self.folder / "cache"),
             "TMPDIR": str(temporary),
-            "PIP_FIND_LINKS": str(self.folder / "wheels"),
-            "PIP_NO_INDEX": "1",
+            **(wheels if self.engine == "host" else {}),
         }
 
     def ci(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -104,7 +112,7 @@ class Lab:
 
     def blame(self, old: str, new: str, *words: str, code: int = 1) -> dict[str, Any]:
         ends = ("--old-env", old, "--new-env", new)
-        done = self.ci("blame", "cpu", "--engine", "host", *ends, *words, "--format", "json")
+        done = self.ci("blame", "cpu", "--engine", self.engine, *ends, *words, "--format", "json")
         assert done.returncode == code, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         return found
@@ -159,6 +167,43 @@ def test_nothing_fails(lab: Lab) -> None:
     before = lab.runs
     found = lab.blame("torch==1.0", "torch==2.0", code=0)
     assert (found["tests"], lab.runs) == ([], before + 1)
+
+
+@pytest.fixture
+def images(
+    tmp_path: Path, ready_engine: Callable[[str], Engine]
+) -> Iterator[tuple[Lab, Sequence[str]]]:
+    """Two base images, as a vendor gives them out: each with a torch of its own."""
+    ready_engine("docker").close()
+    lab = Lab(tmp_path, sys.executable, requirements="pytest\npytest-reportlog\n", engine="docker")
+    recipe = tmp_path / "recipe"
+    recipe.write_text(
+        f"FROM {OFFLINE_BASE}\nARG TORCH\nCOPY torch-$TORCH-py3-none-any.whl /\n"
+        "RUN python3 -m zipfile -e /torch-$TORCH-*.whl /usr/lib/python3/dist-packages\n"
+    )
+    bases = []
+    for version in ("1.0", "2.0"):
+        bases.append(f"infini-ci-bases/blame-{uuid.uuid4().hex[:8]}:{version}")
+        build = ("build", "--quiet", f"--file={recipe}", f"--build-arg=TORCH={version}")
+        docker(*build, f"--tag={bases[-1]}", str(tmp_path / "wheels"))
+    yield lab, bases
+    files = lab.project.results.glob("2*/results.json")
+    rows = [json.loads(path.read_text())["platforms"][0] for path in files]
+    made = {row["environment"]["engine"]["image"]["reference"] for row in rows}
+    docker("image", "rm", "--force", *sorted(made), *bases)
+
+
+@pytest.mark.docker
+@pytest.mark.complete  # four runs, and two images
+def test_a_change_each_way_with_two_images(images: tuple[Lab, Sequence[str]]) -> None:
+    lab, (old, new) = images
+    found = lab.blame(old, new)
+    faults = {it["test"].rpartition("::")[2]: it["fault"] for it in found["tests"]}
+    assert faults == EXPECTED
+    assert any("torch 1.0 -> torch 2.0" in it for it in found["environment_changes"])
+    assert lab.runs == 4
+    assert lab.blame(old, new)["tests"] == found["tests"]
+    assert lab.runs == 4
 
 
 def test_wrong_environments(lab: Lab) -> None:
