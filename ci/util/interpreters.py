@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ci.util.files import RECIPES
@@ -23,6 +24,9 @@ from ci.util.text import first_line
 VENDOR_PACKAGES = RECIPES / "vendor_packages.py"
 OLDEST = (3, 10)  # what the library and pip's newest versions support
 LOOK_S = 60.0  # a Python starts in 0.02 s; on a cold network file system in seconds
+IMPORT_S = (
+    20.0  # torch is imported in 2 s, with cold files in 10; `doctor` waits 25 s for all checks
+)
 # Variables with which a Python finds other packages than its own; stages do not get them either.
 PATH_VARIABLES = ("PYTHONPATH", "PYTHONHOME")
 # A requirement of torch itself, by its name or as a wheel: not of torchvision or torch-npu.
@@ -104,6 +108,21 @@ def find_vendors() -> str | None:
 def has_torch(path: str) -> bool:
     """Return whether a Python finds a torch."""
     return _ask(path, "has-torch") is not None
+
+
+@cache
+def import_torch(path: str) -> tuple[str | None, str]:
+    """Return the version of the torch that a Python imports, or ``None`` and why it cannot."""
+    command = [path, "-c", "import torch; print(torch.__version__)"]
+    try:
+        done = run(
+            command, environment=_variables(), cwd=Path("/"), timeout_s=IMPORT_S, check=False
+        )
+    except ProcessError as error:
+        return None, first_line(str(error))
+    if done.exit_code == 0:
+        return first_line(done.stdout), ""
+    return None, done.stderr.strip().rpartition("\n")[2] or f"exit code {done.exit_code}"
 
 
 def brings_torch(requirements: str) -> bool:

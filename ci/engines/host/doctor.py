@@ -15,7 +15,7 @@ from ci.engines.devices import device_findings
 from ci.engines.host.environment import base_python, passed_variables
 from ci.engines.host.prerequisites import check_host_engine, check_python
 from ci.model.plan import RunPlan
-from ci.util.interpreters import Interpreter, read_interpreter
+from ci.util.interpreters import Interpreter, import_torch, read_interpreter
 
 NO_TORCH = "no known Python of this machine has torch"
 
@@ -46,7 +46,16 @@ def _torch_finding(run: RunPlan) -> Finding:
     """Find the torch of a platform whose requirements bring none."""
     subject, base = f"torch of {run.platform}", base_python(run.host)
     if base.is_seen:
-        return ok(subject, f"that of {base.path}")
+        version, reason = import_torch(base.path)
+        if version:
+            return ok(subject, f"torch {version} of {base.path}")
+        return problem(
+            subject,
+            f"that of {base.path} cannot be imported: {reason}",
+            expected="a torch that works",
+            remedy="Repair it, or name another Python: --python PATH, or python: of the platform in"
+            " ci.site.yaml.",
+        )
     where = f"{base.path} has no torch" if run.host.interpreter else NO_TORCH
     remedy = "Name the vendor's Python: --python PATH, or python: of the platform in ci.site.yaml."
     expected = "the vendor's torch, as the requirements bring none"

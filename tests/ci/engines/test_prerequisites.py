@@ -26,14 +26,16 @@ from ci.engines.checks import (
     require,
     warning,
 )
-from ci.engines.host import prerequisites
+from ci.engines.host import doctor, prerequisites
 from ci.engines.host.engine import HostEngine
+from ci.engines.host.environment import BasePython
 from ci.errors import ExitCode, PrerequisiteError
 from ci.gates.rules import exit_code
 from ci.model.results import Harness, Product
 from ci.upkeep.doctor.prerequisites import check_first_use, check_git, docker_answers
 from ci.util import interpreters
 from ci.util.invocation import REPOSITORY
+from tests.ci import made_plans
 from tests.ci.workplace import Workplace, new_workplace
 
 NOXFILE = REPOSITORY / "noxfile.py"
@@ -175,6 +177,29 @@ def test_requirements_that_bring_torch(line: str, brings: bool) -> None:
 
 
 # Compilers
+
+
+@pytest.mark.parametrize(
+    ("program", "level", "found"),
+    [
+        ("echo 2.9.0+acme", Severity.OK, "torch 2.9.0+acme of {}"),
+        (
+            "echo Traceback >&2; echo 'ImportError: libacme.so' >&2; exit 1",
+            Severity.PROBLEM,
+            "that of {} cannot be imported: ImportError: libacme.so",
+        ),
+        ("exit 3", Severity.PROBLEM, "that of {} cannot be imported: exit code 3"),
+    ],
+)
+def test_a_vendors_torch_is_imported(
+    program: str, level: Severity, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(tmp_path, "python3", f"#!/bin/sh\n{program}\n")
+    python = str(tmp_path / "python3")
+    base = BasePython(path=python, is_seen=True)
+    monkeypatch.setattr(doctor, "base_python", lambda _: base)
+    finding = doctor._torch_finding(made_plans.plan())
+    assert (finding.level, finding.found) == (level, found.format(python))
 
 
 def compilers(source: Path, *environs: Mapping[str, str]) -> list[Finding]:
