@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from ci.errors import ExitCode
 from ci.util.invocation import REPOSITORY
 from tests.built import built_once, make_wheel
+from tests.e2e.fresh import LABEL, USER, USER_ID, docker
 from tests.e2e.test_bundle import without_network
 from tests.e2e.test_vendor_python import OWN, make_machine
 
@@ -150,7 +152,45 @@ def test_a_changed_file_and_a_python_that_is_no_use(kit: Kit) -> None:
         (kit.folder / name).write_text(text)
     assert done.returncode == ExitCode.INFRASTRUCTURE
     assert "found no Python of version 9." in done.stderr
+    own = f"python3 is Python {sys.version_info.major}.{sys.version_info.minor}"
+    assert own in done.stderr
     assert not (kit.folder / "report").exists()
+
+
+@pytest.mark.docker
+def test_a_user_of_a_container_without_a_network(
+    kit: Kit, fresh_image: str, tmp_path: Path
+) -> None:
+    """A minimal Debian: no git, no compiler, no ensurepip, and a torch of Debian's Python."""
+    [torch] = (kit.machine / "vendor's wheels").glob("torch-*.whl")
+    with zipfile.ZipFile(torch) as wheel:
+        wheel.extractall(tmp_path / "packages")
+    places = {kit.folder: "/media/kit", tmp_path / "packages": "/usr/lib/python3/dist-packages"}
+    mounts = [f"--mount=type=bind,source={a},target={b},readonly" for a, b in places.items()]
+    options = (f"--label={'='.join(LABEL)}", "--network=none", f"--user={USER_ID}", *mounts)
+    machine = docker("run", "--detach", "--init", *options, fresh_image, "sleep", "infinity")
+    machine = machine.strip()
+
+    def typed(line: str) -> tuple[int, str]:
+        command = ["docker", "exec", f"--workdir=/home/{USER}", machine, "sh", "-c", line]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    try:
+        code, printed = typed("/media/kit/run env")
+        assert code == ExitCode.INFRASTRUCTURE
+        assert f"run: /media/kit: {USER} cannot write there\nCopy the kit to a disk" in printed
+        code, printed = typed("cp -r /media/kit it && PYTHON=/no/python sh it/run doctor full")
+        assert code == ExitCode.PASSED, printed
+        assert "needs no git" in printed
+        assert "2 passed" in printed
+        assert typed("mv it/report-*.tar.gz report.tar.gz")[0] == 0
+        docker("cp", f"{machine}:/home/{USER}/report.tar.gz", str(tmp_path))
+    finally:
+        docker("rm", "--force", "--volumes", machine)
+    imported = ci("import", tmp_path / "report.tar.gz", "--results", tmp_path / "there")
+    assert imported.returncode == ExitCode.PASSED, imported.stderr
+    assert "2 passed" in ci("report", "--results", tmp_path / "there").stdout
 
 
 def test_the_steps_on_a_machine_without_a_network(kit: Kit, tmp_path: Path) -> None:
@@ -161,6 +201,7 @@ def test_the_steps_on_a_machine_without_a_network(kit: Kit, tmp_path: Path) -> N
     # The failure of one step stops none after it; a contract holds no failures.
     expected = {"env": 0, "doctor": 0, "smoke": 0, "full": 1, "contract": 2, "bench": 0}
     assert codes == expected, done.stdout
+    assert "git init" not in done.stdout  # the sources of a kit are in no repository
     assert outcomes["smoke"]["note"].startswith("1 passed, 1 skipped")
     assert outcomes["contract"]["note"].startswith("a contract cannot expect failures")
 

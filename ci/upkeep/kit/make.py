@@ -27,6 +27,7 @@ from ci.upkeep.kit.steps import steps_of
 from ci.upkeep.kit.wheels import OLDEST_PROGRAM, download, parse_version
 from ci.util.files import PROGRAM_ROOT
 
+NEEDED_MB = 500  # beside the kit: the environment of the program has 160, the rest is for results
 TEMPLATES = {names.README: "readme.md", names.RUN: "run.sh"}
 
 
@@ -127,12 +128,25 @@ class KitMaker:
             "machine": document.machine,
             "pythons": ", ".join(document.pythons),
             "programs": " ".join(programs),
+            "program_choice": " or ".join(programs),
+            "needs": self._needs(),
+            "needed": str(NEEDED_MB),
             "steps": steps.rstrip("\n"),
         }
         for name, template in TEMPLATES.items():
             text = Path(__file__).with_name(template).read_text(encoding="utf-8")
             (folder / name).write_text(Template(text).substitute(values), encoding="utf-8")
         (folder / names.RUN).chmod(0o755)
+
+    def _needs(self) -> str:
+        """Return what the platform needs on the machine, as an entry of a list."""
+        if not self.plan.host.sees_torch:
+            return "a C++ compiler. Everything else, torch included, is in the kit."
+        also = "its driver, its compiler" if self.plan.devices else "a C++ compiler"
+        versions = " or ".join(self.pythons)
+        return (
+            f"{also}, and a Python {versions} with its torch. Nothing is installed over that torch."
+        )
 
 
 def _no_engine(plan: RunPlan) -> NoReturn:

@@ -63,6 +63,8 @@ def download(folder: Path, version: str, wanted: Sequence[str]) -> None:
     interpreter = find_interpreter(version)
     # There, and not in the folder of the caller: Python would import the modules of a source.
     pip = [sys.executable, "-m", "pip", *(["--python", interpreter] if interpreter else [])]
+    # As for the host engine: one index that does not answer would cost minutes.
+    pip += ["--retries", "1"]
     tags = [f"--platform={name}_{machine.machine()}" for name in _PLATFORMS]
     other = [*tags, f"--python-version={version}", "--only-binary=:all:"]
     try:
@@ -70,7 +72,10 @@ def download(folder: Path, version: str, wanted: Sequence[str]) -> None:
     except ProcessError as error:
         if interpreter is None:
             message = f"the wheels for Python {version} cannot be collected: {error}"
-            remedy = f"Some packages have no wheels: install a python{version} here."
+            remedy = (
+                "Check the package index. If it has no wheel of a package, install a"
+                f" python{version} here, which builds one."
+            )
             raise InfrastructureError(message, remedy=remedy) from error
         # A package without a wheel is built here.
         run(
