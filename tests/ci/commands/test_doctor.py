@@ -589,8 +589,8 @@ def test_the_torch_of_a_vendors_python(
 ) -> None:
     python = config.with_name("python")
     facts = '{"version": [3, 12, 1], "include": "/usr/include"}'
-    asked = f"test $2 = has-torch && {'echo $0' if has_torch else 'exit 1'}"
-    python.write_text(f"#!/bin/sh\n{asked} || echo '{facts}'\n")
+    asked = f"has-torch) {'echo $0' if has_torch else 'exit 1'};; 'import torch;'*) echo 2.9;;"
+    python.write_text(f"#!/bin/sh\ncase $2 in {asked} *) echo '{facts}';; esac\n")
     python.chmod(0o755)
     config.write_text("project: tiny\nplatforms:\n  nvidia: {devices: {count: 0}}\n")
     monkeypatch.setenv("PIP_INDEX_URL", index)
@@ -598,7 +598,7 @@ def test_the_torch_of_a_vendors_python(
     doctor(config, "--engine=host")
     lines = capsys.readouterr().out.splitlines()
     assert f"ok       Python: Python 3.12.1 ({python})" in lines
-    found = f"ok       torch of nvidia: that of {python}"
+    found = f"ok       torch of nvidia: torch 2.9 of {python}"
     lacking = f"warning  torch of nvidia: {python} has no torch"
     assert (found if has_torch else lacking) in lines
 
