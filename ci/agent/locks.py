@@ -87,7 +87,7 @@ class LockFolder:
     def record_use(self, name: str) -> None:
         """Record that what a lock protects is used now.
 
-        In a file of its own: whoever only looks for a free device writes to its lock, too.
+        In a file of its own: a run that only looks for a free device writes to its lock, too.
         """
         descriptor = open_shared(self._use_path(name))
         try:
