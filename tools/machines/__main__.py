@@ -157,8 +157,9 @@ class Suite:
         start = monotonic()
         self._tests = self._tests_of(row)
         log, summary = self._run_tests(row, row.make(self._place), self._tests)
-        if bad := log.node_ids(Outcome.FAILED, Outcome.ERROR):
-            failed = "\n".join(bad[:MOST_SHOWN])
+        bad = [test for test in log.tests if test.outcome in (Outcome.FAILED, Outcome.ERROR)]
+        if bad:
+            failed = "\n".join(f"{test.node_id}: {test.reason}" for test in bad[:MOST_SHOWN])
             raise NoResultError(f"the suite fails on this machine without limits:\n{failed}")
         if log.processor is None:
             raise NoResultError("no test recorded the features of the processor")
