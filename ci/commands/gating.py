@@ -81,7 +81,7 @@ class Gatekeeper:
         return decide(facts, self.policy, self.waivers, now)
 
 
-def write_decision(decision: Decision, results: Path, file: Path | None = None) -> None:
+def write_decision(decision: Decision, results: Path, file: Path | None = None) -> Path:
     """Write a decision to a file, by default to that for it in the folder of results."""
     if file is None:
         make_folder(results)
@@ -91,6 +91,7 @@ def write_decision(decision: Decision, results: Path, file: Path | None = None) 
         message = f"--output: {file}: got {what}, expected a file in a folder that exists"
         raise UsageError(message, remedy="Name another file, or make the folder.")
     write_atomically(file, decision.to_json())
+    return file
 
 
 def _read_waivers(config: Path, project: str, policy: ReleasePolicy) -> Sequence[Waiver]:

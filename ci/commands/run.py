@@ -187,7 +187,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--gate",
         action="store_true",
         help="after the run, decide about a release with it as `gate` does, if the configuration"
-        " has a section `release:`. If the run passed, the exit code is that of the decision",
+        " has a section `release:`. The exit code is that of the decision",
     )
     add_run_notify(parser)
     add_format(parser, "table", "markdown", "json")
@@ -368,10 +368,10 @@ def _execute_plans(
                 command = coordinator.command_to_resume
                 show(f"to continue this run with unchanged sources and configuration: {command}")
         set_bad_devices_aside(options.results, request.project, plans)
-    decided = int(ExitCode.PASSED)
+    decided = None
     try:
-        if not coordinator.interrupted:
-            decided = _decide(keeper, options, request.run_id)
+        if options.gate:
+            decided = _decide(keeper, options, request, interrupted=coordinator.interrupted)
     finally:
         publish_run(options.results, request.source, result, os.environ)
         publish_trace(result, os.environ)
@@ -381,18 +381,36 @@ def _execute_plans(
     target = find_run_target(options)
     if target and code is not ExitCode.PASSED:
         notify_of_run(target, result, folder)
-    return code or decided
+    return code if decided is None else decided
 
 
-def _decide(keeper: Gatekeeper | None, options: argparse.Namespace, run_id: str) -> int:
-    """Decide about a release with a run, and show the decision below its table."""
+def _decide(
+    keeper: Gatekeeper | None,
+    options: argparse.Namespace,
+    request: RunRequest,
+    *,
+    interrupted: bool,
+) -> int | None:
+    """Decide about a release with a run, and show the decision below its table.
+
+    Return the exit code of the decision; ``None``: there is none, and a message says why.
+    """
     if keeper is None:
-        return ExitCode.PASSED
-    decision = keeper.decide(options.results, [run_id])
-    write_decision(decision, options.results)
-    if options.format == "table":  # other formats are one document
+        what = f"{request.config} has no section `release:` (docs/validate-a-release.md)"
+        complain(f"no decision about a release: {what}")
+        return None
+    if interrupted:
+        complain("no decision about a release: the run was interrupted")
+        return None
+    decision = keeper.decide(options.results, [request.run_id])
+    file = write_decision(decision, options.results)
+    if options.format == "json":  # it is one document
+        complain(f"release: {decision.verdict.shown}, decision: {file}")
+    else:
         show("")
         DecisionReport(decision=decision).show(options.format)
+        if options.format == "table":
+            show(f"decision: {file}")
     return decision.exit_code
 
 

@@ -18,6 +18,7 @@ from ci.model.decision import (
     RuleOutcome,
 )
 from ci.model.release import ReleasePolicy, Waiver, policy_digest
+from ci.model.results import Product
 from ci.util.text import counted, shorten
 
 
@@ -66,8 +67,10 @@ class _Judge:
             yield self.outcome(ReleaseRule.RESULT, name, missing)
             return
         case = PlatformCase(facts=facts, release=release, policy=self.policy, now=self.now)
+        # A result that does not exist breaks one rule, as a missing run does, not all of them.
+        is_run = facts.result.verdict.product is not Product.NOT_RUN
         for rule, judge in OF_PLATFORM.items():
-            if found := judge(case):
+            if (is_run or rule is ReleaseRule.RESULT) and (found := judge(case)):
                 yield self.outcome(rule, name, found)
 
     def of_waivers(self) -> Iterator[RuleOutcome]:

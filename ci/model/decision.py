@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections import Counter
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -159,6 +160,14 @@ class Decision(_DecisionPart):
     def failed(self) -> tuple[RuleOutcome, ...]:
         """The rules that stand against the release."""
         return tuple(it for it in self.rules if it.outcome is OutcomeKind.FAILED)
+
+    @property
+    def without_result(self) -> tuple[RuleOutcome, ...]:
+        """The rule ``result`` of each platform without one: the only rule that was judged."""
+        judged = Counter(it.platform for it in self.rules)
+        return tuple(
+            it for it in self.rules if it.rule is ReleaseRule.RESULT and judged[it.platform] == 1
+        )
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2, ensure_ascii=True) + "\n"

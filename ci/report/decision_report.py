@@ -12,11 +12,12 @@ from ci.model.decision import (
     Decision,
     GateVerdict,
     OutcomeKind,
-    ReleaseRule,
     RuleOutcome,
 )
 from ci.model.platforms import PLATFORMS
-from ci.report.document import Block, Document, Heading, Items, Line, Report, Span, Table
+from ci.report.document import Block, Code, Document, Heading, Items, Line, Report, Span, Table
+from ci.store.rows import LATEST
+from ci.util.invocation import command
 from ci.util.text import commit_name, counted, shorten
 
 COLUMNS = ("Rule", "Outcome", "Evidence")
@@ -51,19 +52,20 @@ class DecisionReport(Report):
             yield verdict
         else:
             yield [f"{found.project}{name}: {decided}"]
-        without_run = []
+        optional = [
+            it.platform for it in found.without_result if it.outcome is OutcomeKind.INFORMATIONAL
+        ]
         for platform in dict.fromkeys(it.platform for it in found.rules):
-            rules = [it for it in found.rules if it.platform == platform]
-            if _is_absent(rules):
-                without_run.append(_title(platform))
-            else:
+            if platform not in optional:
+                rules = [it for it in found.rules if it.platform == platform]
                 yield [Heading(2, _title(platform), style="bold"), rules_table(rules)]
         runs = [f"{it.run_id}: {', '.join(it.platforms)}" for it in found.runs]
-        if without_run:
-            runs.append(f"none, which is informational: {', '.join(without_run)}")
+        if optional:
+            runs.append(f"no result, which is informational: {', '.join(map(_title, optional))}")
         yield [Heading(2, "Runs", style="bold"), Items(runs)]
         if not page:
             yield verdict
+        yield from _missing(found)
 
     def data(self) -> dict[str, Any]:
         return self.decision.model_dump(mode="json")
@@ -72,11 +74,18 @@ class DecisionReport(Report):
         return self.decision.to_json()
 
 
-def _is_absent(rules: Sequence[RuleOutcome]) -> bool:
-    """Whether these are of a platform without a run, and nothing depends on it."""
-    [first, *others] = rules
-    is_of_result = first.rule is ReleaseRule.RESULT and not others
-    return is_of_result and first.outcome is OutcomeKind.INFORMATIONAL
+def _missing(found: Decision) -> Iterator[list[Block]]:
+    """How to get the results that the release lacks; this machine may lack the devices for it."""
+    names = [it.platform for it in found.without_result if it.outcome is OutcomeKind.FAILED]
+    if names:
+        tag = ("--tag", found.tag) if found.tag else ()
+        shown = ", ".join(map(_title, names))
+        yield [
+            f"The release requires a result of {shown}. Run where the devices are:",
+            Code(command("run", "--trust", "release", *filter(None, names))),
+            "Then name the folder with these results, too:",
+            Code(command("gate", LATEST, "DIR", *tag)),
+        ]
 
 
 def _title(platform: str | None) -> str:
