@@ -81,6 +81,14 @@ class Gatekeeper:
         return decide(facts, self.policy, self.waivers, now)
 
 
+def without_rules(path: Path) -> ConfigError:
+    """The error of a configuration without rules of a release."""
+    return ConfigError(
+        f"{path}: release: got nothing, expected the rules of a release",
+        remedy="Write a section `release:`: docs/validate-a-release.md",
+    )
+
+
 def write_decision(decision: Decision, results: Path, file: Path | None = None) -> Path:
     """Write a decision to a file, by default to that for it in the folder of results."""
     if file is None:

@@ -9,15 +9,8 @@ from datetime import datetime
 from ci.errors import ExitCode
 from ci.gates.release_facts import ReleaseFacts
 from ci.gates.release_rules import OF_PLATFORM, OF_RELEASE, PlatformCase, RuleFinding, checked
-from ci.model.decision import (
-    LONGEST_EVIDENCE,
-    Decision,
-    GateVerdict,
-    OutcomeKind,
-    ReleaseRule,
-    RuleOutcome,
-)
-from ci.model.release import ReleasePolicy, Waiver, policy_digest
+from ci.model.decision import LONGEST_EVIDENCE, Decision, GateVerdict, OutcomeKind, RuleOutcome
+from ci.model.release import ReleasePolicy, ReleaseRule, Waiver, policy_digest
 from ci.model.results import Product
 from ci.util.text import counted, shorten
 
@@ -117,4 +110,6 @@ def decide(
         rules=rules,
         runs=release.runs,
         policy_sha256=policy_digest(policy, waivers),
+        policy=policy,
+        waivers=tuple(waivers),
     )

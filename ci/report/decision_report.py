@@ -15,6 +15,7 @@ from ci.model.decision import (
     RuleOutcome,
 )
 from ci.model.platforms import PLATFORMS
+from ci.model.release import ReleasePolicy
 from ci.report.document import Block, Code, Document, Heading, Items, Line, Report, Span, Table
 from ci.store.rows import LATEST
 from ci.util.invocation import command
@@ -58,7 +59,11 @@ class DecisionReport(Report):
         for platform in dict.fromkeys(it.platform for it in found.rules):
             if platform not in optional:
                 rules = [it for it in found.rules if it.platform == platform]
-                yield [Heading(2, _title(platform), style="bold"), rules_table(rules)]
+                demanded = _demanded(found.policy, platform)
+                yield [
+                    Heading(2, f"{_title(platform)}{demanded}", style="bold"),
+                    rules_table(rules),
+                ]
         runs = [f"{it.run_id}: {', '.join(it.platforms)}" for it in found.runs]
         if optional:
             runs.append(f"no result, which is informational: {', '.join(map(_title, optional))}")
@@ -92,6 +97,13 @@ def _title(platform: str | None) -> str:
     if platform is None:
         return WHOLE
     return PLATFORMS[platform].label if platform in PLATFORMS else platform
+
+
+def _demanded(policy: ReleasePolicy | None, platform: str | None) -> str:
+    """``, required``; nothing for the whole release, and in a decision that does not record it."""
+    if policy is None or platform is None:
+        return ""
+    return ", required" if platform in policy.required else ", informational"
 
 
 def rules_table(rules: Sequence[RuleOutcome]) -> Table:

@@ -14,8 +14,9 @@ import pytest
 
 from ci.errors import ExitCode
 from ci.facts import sentences as say
-from ci.model.decision import Decision, OutcomeKind, ReleaseRule, parse_decision
+from ci.model.decision import Decision, OutcomeKind, parse_decision
 from ci.model.outcomes import Outcome
+from ci.model.release import ReleaseRule
 from ci.model.results import (
     BenchmarkResult,
     Direction,
