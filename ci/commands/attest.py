@@ -21,9 +21,9 @@ from ci.proof.statements import (
     StatedTests,
     VerificationSummary,
 )
-from ci.proof.verification import ATTESTATIONS, Demands, StatementSet, find_run_folder, verify
-from ci.proof.writing import BUNDLE_FILE, read_decision, write_statements
-from ci.store.folder import RESULTS_FILE, lock_run
+from ci.proof.verification import Demands, StatementSet, find_run_folder, verify
+from ci.proof.writing import BUNDLE_FILE, read_named_decision, write_statements
+from ci.store.folder import ATTESTATIONS, RESULTS_FILE, lock_run
 from ci.store.rows import LATEST
 from ci.util.invocation import command
 from ci.util.terminal import show, show_error
@@ -122,7 +122,7 @@ def _attest(options: argparse.Namespace) -> int:
             from ci.proof import keys
         signer = keys.load_signer(options.key, os.environ)
         sign, key_id = partial(keys.sign, signer=signer), signer.public_key.keyid
-    decision = read_decision(options.decision) if options.decision else None
+    decision = read_named_decision(options.decision) if options.decision else None
     output = options.output or folder / (ATTESTATIONS if sign else STATEMENTS)
     with lock_run(folder):
         written = write_statements(

@@ -27,10 +27,9 @@ from ci.proof.statements import (
     envelope_digest,
     parse_statement,
 )
-from ci.store.folder import RESULTS_FILE, read_results
+from ci.store.folder import ATTESTATIONS, RESULTS_FILE, read_results
 from ci.util.text import join_names, os_reason, shorten
 
-ATTESTATIONS = "attestations"  # folder of a run
 ENVELOPE_END, BUNDLE_END = ".json", ".intoto.jsonl"
 LARGEST_ENVELOPES = 1 << 26  # bytes of a file; 100,000 tests with long names have 20 million
 MOST_ENVELOPES = 10_000  # of a folder or bundle: seven platforms with 100 wheels each have 1,400
