@@ -179,6 +179,11 @@ class Decision(_DecisionPart):
         return tuple(it for it in self.rules if it.outcome is OutcomeKind.FAILED)
 
     @property
+    def waived(self) -> tuple[RuleOutcome, ...]:
+        """The broken rules that waivers excuse."""
+        return tuple(it for it in self.rules if it.outcome is OutcomeKind.WAIVED)
+
+    @property
     def without_result(self) -> tuple[RuleOutcome, ...]:
         """The rule ``result`` of each platform without one: the only rule that was judged."""
         judged = Counter(it.platform for it in self.rules)

@@ -127,7 +127,7 @@ def verdict_blocks(
     At most so many rules are listed, each with evidence of so many characters.
     """
     shown = Span(found.verdict.shown, VERDICT_COLORS[found.verdict], strong=True)
-    waived = [it for it in found.rules if it.outcome is OutcomeKind.WAIVED]
+    waived = found.waived
     parts = [f"{counted(len(found.failed), 'rule')} failed"] if found.failed else []
     parts += [f"{counted(len(waived), 'rule')} waived"] if waived else []
     name = f"release {found.tag}" if found.tag else "release"
