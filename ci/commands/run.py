@@ -74,6 +74,37 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     add_platforms(parser, "platforms to run")
     parser.add_argument("--all", action="store_true", help="run every configured platform")
+    _add_places(parser)
+    _add_manner(parser)
+    _add_extent(parser)
+    add_config(parser)
+    add_results(parser)
+    parser.add_argument("--resume", metavar="RUN", help="continue an earlier run")
+    parser.add_argument(
+        "--bundle",
+        type=Path,
+        metavar="FILE",
+        help="run from a file that `bundle` wrote, offline and without sources (default: all its"
+        " platforms)",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the plan of the run, as text or with `--format json`, instead of running it",
+    )
+    parser.add_argument(
+        "--gate",
+        action="store_true",
+        help="after the run, decide about a release with it as `gate` does, if the configuration"
+        " has a section `release:`. The exit code is that of the decision",
+    )
+    add_run_notify(parser)
+    add_format(parser, "table", "markdown", "json")
+    add_explain(parser)
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say on which machines and engines the platforms run."""
     parser.add_argument(
         "--jobs",
         type=whole_number(1),
@@ -109,6 +140,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="which run gets a free host of a Ray cluster first (default: release with `--trust"
         " release`, else commit)",
     )
+
+
+def _add_manner(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which sources run, and how."""
     add_source(parser)
     parser.add_argument(
         "--cold", action="store_true", help="build without using the compiler cache's contents"
@@ -141,6 +176,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="keep the containers of platforms that fail, or their work folders on the host engine:"
         " `shell` enters them, and `gc` removes them by age (default: nothing stays)",
     )
+
+
+def _add_extent(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is built, installed and tested."""
     parser.add_argument(
         "--select",
         metavar="OPERATORS",
@@ -168,30 +207,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="build this source distribution instead of the sources, and test its wheel as with"
         " --wheel (default: build the sources)",
     )
-    add_config(parser)
-    add_results(parser)
-    parser.add_argument("--resume", metavar="RUN", help="continue an earlier run")
-    parser.add_argument(
-        "--bundle",
-        type=Path,
-        metavar="FILE",
-        help="run from a file that `bundle` wrote, offline and without sources (default: all its"
-        " platforms)",
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print the plan of the run, as text or with `--format json`, instead of running it",
-    )
-    parser.add_argument(
-        "--gate",
-        action="store_true",
-        help="after the run, decide about a release with it as `gate` does, if the configuration"
-        " has a section `release:`. The exit code is that of the decision",
-    )
-    add_run_notify(parser)
-    add_format(parser, "table", "markdown", "json")
-    add_explain(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
