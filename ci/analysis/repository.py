@@ -77,6 +77,12 @@ class Repository:
         found = self._words("rev-parse", "--verify", "--quiet", f"refs/tags/{tag}^{{commit}}")
         return found[0] if found and _HASH.fullmatch(found[0]) else None
 
+    def tagged(self, pattern: str) -> frozenset[str]:
+        """The commits of all tags that match."""
+        # An annotated tag has an object of its own, which names the commit.
+        form = "--format=%(objectname) %(*objectname)"
+        return frozenset(self._words("for-each-ref", form, f"refs/tags/{pattern}"))
+
     def last_tag(self, commit: str, pattern: str) -> str | None:
         """The newest tag before a commit that matches; ``None`` if git knows none.
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from ci.commands.gating import Gatekeeper, without_rules
 from ci.commands.options import add_format, add_results
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.proof.statements import (
@@ -20,9 +21,9 @@ from ci.proof.statements import (
     StatedTests,
     VerificationSummary,
 )
-from ci.proof.verification import ATTESTATIONS, StatementSet, find_run_folder, verify
-from ci.proof.writing import BUNDLE_FILE, read_decision, write_statements
-from ci.store.folder import RESULTS_FILE, lock_run
+from ci.proof.verification import Demands, StatementSet, find_run_folder, verify
+from ci.proof.writing import BUNDLE_FILE, read_named_decision, write_statements
+from ci.store.folder import ATTESTATIONS, RESULTS_FILE, lock_run
 from ci.store.rows import LATEST
 from ci.util.invocation import command
 from ci.util.terminal import show, show_error
@@ -86,6 +87,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder of a run or of its attestations, a bundle or one of the files",
     )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="with --verify, the configuration whose section `release:` and waivers the decision"
+        " must have followed (default: any rules, which the decision records)",
+    )
     add_format(parser, "table", "json")
     add_results(parser)
 
@@ -100,6 +108,9 @@ def _uri(text: str) -> str:
 
 def execute(options: argparse.Namespace) -> int:
     """Write the statements about a run, or verify attestations."""
+    if options.config and not options.verify:
+        message = "--config: got no --verify: a decision is made by `gate`"
+        raise UsageError(message, remedy="Leave out --config, or add --verify.")
     return _verify(options) if options.verify else _attest(options)
 
 
@@ -111,7 +122,7 @@ def _attest(options: argparse.Namespace) -> int:
             from ci.proof import keys
         signer = keys.load_signer(options.key, os.environ)
         sign, key_id = partial(keys.sign, signer=signer), signer.public_key.keyid
-    decision = read_decision(options.decision) if options.decision else None
+    decision = read_named_decision(options.decision) if options.decision else None
     output = options.output or folder / (ATTESTATIONS if sign else STATEMENTS)
     with lock_run(folder):
         written = write_statements(
@@ -169,7 +180,9 @@ def _verify(options: argparse.Namespace) -> int:
     else:
         folder = find_run_folder(options.verify)
     today = datetime.now(UTC).date()
-    found = verify(options.verify, folder, partial(keys.open_envelope, key=key), today)
+    open_envelope = partial(keys.open_envelope, key=key)
+    demands = _demands(options.config) if options.config else None
+    found = verify(options.verify, folder, open_envelope, today, demands)
     code = ExitCode.PRODUCT_FAILURE if found.faults else ExitCode.PASSED
     if options.format == "json":
         show(json.dumps(_document(found, key.keyid), indent=2))
@@ -186,6 +199,13 @@ def _verify(options: argparse.Namespace) -> int:
     run = found.run.run_id if found.run else ""
     show(f"{count} of run {run} verified, signed with the key {key.keyid}")
     return code
+
+
+def _demands(path: Path) -> Demands:
+    keeper = Gatekeeper.of(path, None)
+    if keeper is None:
+        raise without_rules(path)
+    return Demands(path=path, policy=keeper.policy, waivers=keeper.waivers)
 
 
 def _document(found: StatementSet, key_id: str) -> dict[str, object]:

@@ -6,9 +6,9 @@ import argparse
 import re
 from pathlib import Path
 
-from ci.commands.gating import Gatekeeper, write_decision
+from ci.commands.gating import Gatekeeper, without_rules, write_decision
 from ci.commands.options import add_config, add_format, add_results, add_source, config_file
-from ci.errors import ConfigError, UsageError
+from ci.errors import UsageError
 from ci.report.decision_report import DecisionReport
 from ci.store.rows import LATEST
 
@@ -64,10 +64,7 @@ def execute(options: argparse.Namespace) -> int:
     path = config_file(options)
     keeper = Gatekeeper.of(path, options.source)
     if keeper is None:
-        raise ConfigError(
-            f"{path}: release: got nothing, expected the rules of a release",
-            remedy="Write a section `release:`: docs/validate-a-release.md",
-        )
+        raise without_rules(path)
     decision = keeper.decide(
         options.results, options.runs, tag=options.tag, against=options.against
     )

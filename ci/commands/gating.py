@@ -81,7 +81,15 @@ class Gatekeeper:
         return decide(facts, self.policy, self.waivers, now)
 
 
-def write_decision(decision: Decision, results: Path, file: Path | None = None) -> None:
+def without_rules(path: Path) -> ConfigError:
+    """The error of a configuration without rules of a release."""
+    return ConfigError(
+        f"{path}: release: got nothing, expected the rules of a release",
+        remedy="Write a section `release:`: docs/validate-a-release.md",
+    )
+
+
+def write_decision(decision: Decision, results: Path, file: Path | None = None) -> Path:
     """Write a decision to a file, by default to that for it in the folder of results."""
     if file is None:
         make_folder(results)
@@ -91,6 +99,7 @@ def write_decision(decision: Decision, results: Path, file: Path | None = None) 
         message = f"--output: {file}: got {what}, expected a file in a folder that exists"
         raise UsageError(message, remedy="Name another file, or make the folder.")
     write_atomically(file, decision.to_json())
+    return file
 
 
 def _read_waivers(config: Path, project: str, policy: ReleasePolicy) -> Sequence[Waiver]:

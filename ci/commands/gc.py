@@ -27,6 +27,7 @@ from ci.upkeep.gc import (
     sessions,
     store_items,
 )
+from ci.upkeep.retention import proven_runs, retained_items
 from ci.util.terminal import show, show_error
 from ci.util.text import counted, strip_controls
 
@@ -42,10 +43,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Remove leftovers of earlier runs: stopped containers (also those of `run --keep`), images,"
         " compiler caches,"
         " wheelhouses, results and work folders. gc removes only what this program created and"
-        " labelled. It never removes anything that a current run uses, nor the latest results. The"
-        " store keeps its rows: report, compare and history still show runs whose folders are"
-        " removed. Only runs with damaged rows, which no command can show, are removed from the"
-        " store."
+        " labelled. It never removes anything that a current run uses, nor the latest results, nor"
+        " those of runs that a decision or an attestation is about. The store keeps its rows:"
+        " report, compare and history still show runs whose folders are removed. From the store it"
+        " removes only runs with damaged rows, which no command can show, and by the section"
+        " `retention:` of ci.yaml, if there is one, old runs."
     )
     parser.add_argument(
         "--older-than",
@@ -180,11 +182,25 @@ def _places(
     *others, here = engines
     for engine in others:
         yield engine.place, tuple(engine.items(scope))
-    yield here.place, (*here.items(scope), *result_items(runs, scope))
+    try:
+        results = tuple(result_items(runs, scope, proven_runs(options.results)))
+    except CiError as error:
+        silent.append(error)
+        results = ()
+    yield here.place, (*here.items(scope), *results)
     try:
         with open_existing_store(options.results) as store:
-            if items := tuple(store_items(store, scope)):
-                yield "the store", items
+            items = list(store_items(store, scope))
+            policy = project.config.retention
+            if policy and scope.project == project.config.project:
+                damaged = {it.name for it in items}
+                now = datetime.now(UTC)
+                retained = retained_items(
+                    store, options.results, project.source, policy, scope, now
+                )
+                items += [it for it in retained if it.name not in damaged]
+            if items:
+                yield "the store", tuple(items)
     except UsageError:  # there is none yet
         return
     except CiError as error:

@@ -74,6 +74,37 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of the command."""
     add_platforms(parser, "platforms to run")
     parser.add_argument("--all", action="store_true", help="run every configured platform")
+    _add_places(parser)
+    _add_manner(parser)
+    _add_extent(parser)
+    add_config(parser)
+    add_results(parser)
+    parser.add_argument("--resume", metavar="RUN", help="continue an earlier run")
+    parser.add_argument(
+        "--bundle",
+        type=Path,
+        metavar="FILE",
+        help="run from a file that `bundle` wrote, offline and without sources (default: all its"
+        " platforms)",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the plan of the run, as text or with `--format json`, instead of running it",
+    )
+    parser.add_argument(
+        "--gate",
+        action="store_true",
+        help="after the run, decide about a release with it as `gate` does, if the configuration"
+        " has a section `release:`. The exit code is that of the decision",
+    )
+    add_run_notify(parser)
+    add_format(parser, "table", "markdown", "json")
+    add_explain(parser)
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say on which machines and engines the platforms run."""
     parser.add_argument(
         "--jobs",
         type=whole_number(1),
@@ -109,6 +140,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="which run gets a free host of a Ray cluster first (default: release with `--trust"
         " release`, else commit)",
     )
+
+
+def _add_manner(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which sources run, and how."""
     add_source(parser)
     parser.add_argument(
         "--cold", action="store_true", help="build without using the compiler cache's contents"
@@ -141,6 +176,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="keep the containers of platforms that fail, or their work folders on the host engine:"
         " `shell` enters them, and `gc` removes them by age (default: nothing stays)",
     )
+
+
+def _add_extent(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is built, installed and tested."""
     parser.add_argument(
         "--select",
         metavar="OPERATORS",
@@ -168,30 +207,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="build this source distribution instead of the sources, and test its wheel as with"
         " --wheel (default: build the sources)",
     )
-    add_config(parser)
-    add_results(parser)
-    parser.add_argument("--resume", metavar="RUN", help="continue an earlier run")
-    parser.add_argument(
-        "--bundle",
-        type=Path,
-        metavar="FILE",
-        help="run from a file that `bundle` wrote, offline and without sources (default: all its"
-        " platforms)",
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print the plan of the run, as text or with `--format json`, instead of running it",
-    )
-    parser.add_argument(
-        "--gate",
-        action="store_true",
-        help="after the run, decide about a release with it as `gate` does, if the configuration"
-        " has a section `release:`. If the run passed, the exit code is that of the decision",
-    )
-    add_run_notify(parser)
-    add_format(parser, "table", "markdown", "json")
-    add_explain(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -368,10 +383,10 @@ def _execute_plans(
                 command = coordinator.command_to_resume
                 show(f"to continue this run with unchanged sources and configuration: {command}")
         set_bad_devices_aside(options.results, request.project, plans)
-    decided = int(ExitCode.PASSED)
+    decided = None
     try:
-        if not coordinator.interrupted:
-            decided = _decide(keeper, options, request.run_id)
+        if options.gate:
+            decided = _decide(keeper, options, request, interrupted=coordinator.interrupted)
     finally:
         publish_run(options.results, request.source, result, os.environ)
         publish_trace(result, os.environ)
@@ -381,18 +396,36 @@ def _execute_plans(
     target = find_run_target(options)
     if target and code is not ExitCode.PASSED:
         notify_of_run(target, result, folder)
-    return code or decided
+    return code if decided is None else decided
 
 
-def _decide(keeper: Gatekeeper | None, options: argparse.Namespace, run_id: str) -> int:
-    """Decide about a release with a run, and show the decision below its table."""
+def _decide(
+    keeper: Gatekeeper | None,
+    options: argparse.Namespace,
+    request: RunRequest,
+    *,
+    interrupted: bool,
+) -> int | None:
+    """Decide about a release with a run, and show the decision below its table.
+
+    Return the exit code of the decision; ``None``: there is none, and a message says why.
+    """
     if keeper is None:
-        return ExitCode.PASSED
-    decision = keeper.decide(options.results, [run_id])
-    write_decision(decision, options.results)
-    if options.format == "table":  # other formats are one document
+        what = f"{request.config} has no section `release:` (docs/validate-a-release.md)"
+        complain(f"no decision about a release: {what}")
+        return None
+    if interrupted:
+        complain("no decision about a release: the run was interrupted")
+        return None
+    decision = keeper.decide(options.results, [request.run_id])
+    file = write_decision(decision, options.results)
+    if options.format == "json":  # it is one document
+        complain(f"release: {decision.verdict.shown}, decision: {file}")
+    else:
         show("")
         DecisionReport(decision=decision).show(options.format)
+        if options.format == "table":
+            show(f"decision: {file}")
     return decision.exit_code
 
 

@@ -9,15 +9,9 @@ from datetime import datetime
 from ci.errors import ExitCode
 from ci.gates.release_facts import ReleaseFacts
 from ci.gates.release_rules import OF_PLATFORM, OF_RELEASE, PlatformCase, RuleFinding, checked
-from ci.model.decision import (
-    LONGEST_EVIDENCE,
-    Decision,
-    GateVerdict,
-    OutcomeKind,
-    ReleaseRule,
-    RuleOutcome,
-)
-from ci.model.release import ReleasePolicy, Waiver, policy_digest
+from ci.model.decision import LONGEST_EVIDENCE, Decision, GateVerdict, OutcomeKind, RuleOutcome
+from ci.model.release import ReleasePolicy, ReleaseRule, Waiver, policy_digest
+from ci.model.results import Product
 from ci.util.text import counted, shorten
 
 
@@ -66,8 +60,10 @@ class _Judge:
             yield self.outcome(ReleaseRule.RESULT, name, missing)
             return
         case = PlatformCase(facts=facts, release=release, policy=self.policy, now=self.now)
+        # A result that does not exist breaks one rule, as a missing run does, not all of them.
+        is_run = facts.result.verdict.product is not Product.NOT_RUN
         for rule, judge in OF_PLATFORM.items():
-            if found := judge(case):
+            if (is_run or rule is ReleaseRule.RESULT) and (found := judge(case)):
                 yield self.outcome(rule, name, found)
 
     def of_waivers(self) -> Iterator[RuleOutcome]:
@@ -114,4 +110,6 @@ def decide(
         rules=rules,
         runs=release.runs,
         policy_sha256=policy_digest(policy, waivers),
+        policy=policy,
+        waivers=tuple(waivers),
     )

@@ -13,8 +13,7 @@ from fnmatch import fnmatchcase
 
 from ci.gates.artifacts import artifact_faults, describe_distributions
 from ci.gates.release_facts import BaselineFacts, CostRise, PlatformFacts, ReleaseFacts
-from ci.model.decision import ReleaseRule
-from ci.model.release import BaselineNeed, ReleasePolicy
+from ci.model.release import BaselineNeed, ReleasePolicy, ReleaseRule
 from ci.model.results import PlatformResult, Product
 from ci.util.text import SHORT, counted, join_names
 

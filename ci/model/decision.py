@@ -5,48 +5,34 @@ To add a field, add it at the end of its model with a default, and increase ``DE
 
 from __future__ import annotations
 
-import datetime
 import json
+from collections import Counter
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ci.errors import ExitCode
-from ci.model.results import LONGEST_NAME, CommitId, Moment, Name, Text, describe_faults
+from ci.model.release import (
+    OF_BASELINE,
+    OF_WHOLE_RELEASE,
+    AppliedWaiver,
+    ReleasePolicy,
+    ReleaseRule,
+    Waiver,
+    policy_digest,
+)
+from ci.model.results import CommitId, Moment, Name, Text, describe_faults
 from ci.model.schema import schema_text
 from ci.util.lines import parse_object
+from ci.util.text import join_names
 
-DECISION_VERSION = 1
+DECISION_VERSION = 2
 LARGEST_DECISION = 1 << 22  # bytes; one of seven platforms has 20,000
-LONGEST_REASON = 1000  # characters of a waiver's reason
 LONGEST_EVIDENCE = 1000  # characters
 MOST_OUTCOMES = 10_000  # of rules; each platform has about 20
 MOST_RUNS = 1000
-
-
-class ReleaseRule(StrEnum):
-    """What a release must meet, on each platform or as a whole."""
-
-    # Of each platform, in the order of reports.
-    RESULT = "result"
-    REAL_DEVICE = "real-device"
-    WHOLE = "whole"
-    COMMIT = "commit"
-    CLEAN = "clean"
-    AGE = "age"
-    EXECUTED = "executed"
-    SKIPS = "skips"
-    QUARANTINES = "quarantines"
-    INSTALLED = "installed"
-    BASELINE = "baseline"
-    REGRESSION = "regression"
-    BUILD_COST = "build-cost"
-    BENCHMARKS = "benchmarks"
-    # Of the whole release.
-    ARTIFACTS = "artifacts"
-    CAPABILITIES = "capabilities"
-    WAIVERS = "waivers"
 
 
 class GateVerdict(StrEnum):
@@ -75,17 +61,6 @@ class _DecisionPart(BaseModel):
 
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-
-class AppliedWaiver(_DecisionPart):
-    """The waiver that excuses a rule."""
-
-    reason: Annotated[Text, Field(min_length=1, max_length=LONGEST_REASON)]
-    """Why the release may be published although the rule is broken."""
-    owner: Annotated[Text, Field(min_length=1, max_length=LONGEST_NAME)]
-    """Who answers for it."""
-    until: datetime.date
-    """The last day on which it holds."""
 
 
 class RuleOutcome(_DecisionPart):
@@ -145,6 +120,11 @@ class Decision(_DecisionPart):
     """The runs that were judged."""
     policy_sha256: Sha256
     """SHA-256 of the section ``release`` of ``ci.yaml`` and of the waivers, in canonical JSON."""
+    policy: ReleasePolicy | None = None
+    """What was demanded: the section ``release`` of ``ci.yaml``, with the names of the platforms in
+    place of those of groups. Null in version 1."""
+    waivers: tuple[Waiver, ...] = ()
+    """All waivers of the file, also those that no rule needed."""
 
     @model_validator(mode="after")
     def _check_verdict(self) -> Self:
@@ -155,10 +135,61 @@ class Decision(_DecisionPart):
             raise ValueError("verdict: expected 'go' and exit code 0 exactly if no rule failed")
         return self
 
+    @model_validator(mode="after")
+    def _check_demands(self) -> Self:
+        if self.policy is None and self.schema_version > 1:
+            raise ValueError("policy: expected what was demanded")
+        if self.policy and (faults := [*self._demand_faults(self.policy)]):
+            raise ValueError(f"policy: {join_names(faults)}")
+        return self
+
+    def _demand_faults(self, policy: ReleasePolicy) -> Iterator[str]:
+        """What the rules with their outcomes contradict of what was demanded."""
+        # An older version did not know all keys of the present one.
+        is_older = self.schema_version < DECISION_VERSION
+        if policy_digest(policy, self.waivers, only_set=is_older) != self.policy_sha256:
+            yield "it has another SHA-256 than policy_sha256"
+        without_result = [it.platform for it in self.without_result]
+        judged = {(it.rule, it.platform) for it in self.rules}
+        for platform in (None, *policy.platforms):
+            for rule in policy.rules:
+                is_due = (rule in OF_WHOLE_RELEASE) == (platform is None)
+                if rule is ReleaseRule.WAIVERS:
+                    is_due &= bool(self.waivers)
+                elif platform in without_result:
+                    is_due = rule is ReleaseRule.RESULT
+                if is_due and (rule, platform) not in judged:
+                    yield f"{rule} of {platform or 'the release'} was not judged"
+        waived = {(*it.place, it.applied) for it in self.waivers}
+        for it in self.rules:
+            of = f"{it.rule} of {it.platform or 'the release'} is {it.outcome}"
+            is_required = it.platform in policy.required
+            is_broken = it.outcome in (OutcomeKind.FAILED, OutcomeKind.WAIVED)
+            is_informational = it.outcome is OutcomeKind.INFORMATIONAL
+            if is_broken and it.platform and not is_required:
+                yield f"{of}, and the platform is not required"
+            if is_informational and is_required and it.rule not in OF_BASELINE:
+                yield f"{of}, and the platform is required"
+            if it.waiver and (it.rule, it.platform, it.waiver) not in waived:
+                yield f"{of}, and there is no such waiver"
+
     @property
     def failed(self) -> tuple[RuleOutcome, ...]:
         """The rules that stand against the release."""
         return tuple(it for it in self.rules if it.outcome is OutcomeKind.FAILED)
+
+    @property
+    def waived(self) -> tuple[RuleOutcome, ...]:
+        """The broken rules that waivers excuse."""
+        return tuple(it for it in self.rules if it.outcome is OutcomeKind.WAIVED)
+
+    @property
+    def without_result(self) -> tuple[RuleOutcome, ...]:
+        """The rule ``result`` of each platform without one: the only rule that was judged."""
+        judged = Counter(it.platform for it in self.rules)
+        return tuple(
+            it for it in self.rules if it.rule is ReleaseRule.RESULT and judged[it.platform] == 1
+        )
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2, ensure_ascii=True) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -20,10 +20,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ci.model.decision import LONGEST_REASON, AppliedWaiver, ReleaseRule
 from ci.model.platforms import PLATFORMS
-from ci.model.results import LONGEST_NAME
+from ci.model.results import LONGEST_NAME, Text
 
+LONGEST_REASON = 1000  # characters of a waiver's reason
 MOST_PERCENT = 1000.0
 LONGEST_AGE_DAYS = 3650.0
 _LINE = StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_REASON)
@@ -32,6 +32,49 @@ Percent = Annotated[float, Field(ge=0, le=MOST_PERCENT)]
 
 class _StrictModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class ReleaseRule(StrEnum):
+    """What a release must meet, on each platform or as a whole."""
+
+    # Of each platform, in the order of reports.
+    RESULT = "result"
+    REAL_DEVICE = "real-device"
+    WHOLE = "whole"
+    COMMIT = "commit"
+    CLEAN = "clean"
+    AGE = "age"
+    EXECUTED = "executed"
+    SKIPS = "skips"
+    QUARANTINES = "quarantines"
+    INSTALLED = "installed"
+    BASELINE = "baseline"
+    REGRESSION = "regression"
+    BUILD_COST = "build-cost"
+    BENCHMARKS = "benchmarks"
+    # Of the whole release.
+    ARTIFACTS = "artifacts"
+    CAPABILITIES = "capabilities"
+    WAIVERS = "waivers"
+
+
+OF_WHOLE_RELEASE = (ReleaseRule.ARTIFACTS, ReleaseRule.CAPABILITIES, ReleaseRule.WAIVERS)
+# Without a baseline that is optional, they are informational.
+OF_BASELINE = (
+    ReleaseRule.BASELINE,
+    ReleaseRule.REGRESSION,
+    ReleaseRule.BUILD_COST,
+    ReleaseRule.BENCHMARKS,
+)
+# Keys of `release:` without which a rule is not checked.
+SWITCHES = {
+    ReleaseRule.AGE: "oldest_days",
+    ReleaseRule.SKIPS: "skips",
+    ReleaseRule.INSTALLED: "installed_wheel",
+    ReleaseRule.BUILD_COST: "build_cost_percent",
+    ReleaseRule.BENCHMARKS: "benchmark_percent",
+    ReleaseRule.CAPABILITIES: "unexecuted_pairs",
+}
 
 
 class BaselineNeed(StrEnum):
@@ -82,12 +125,31 @@ class ReleasePolicy(_StrictModel):
     def platforms(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.required, *self.informational)))
 
+    @property
+    def rules(self) -> Iterator[ReleaseRule]:
+        """The rules that are checked."""
+        for rule in ReleaseRule:
+            switch = getattr(self, SWITCHES[rule]) if rule in SWITCHES else True
+            if switch is not None and switch is not False:
+                yield rule
+
 
 def _check_platform(name: str) -> str:
     if name not in PLATFORMS:
         what = f"one of {', '.join(PLATFORMS)}"
         raise PydanticCustomError("expected", what, {"known": [*PLATFORMS]})
     return name
+
+
+class AppliedWaiver(_StrictModel):
+    """The waiver that excuses a rule."""
+
+    reason: Annotated[Text, Field(min_length=1, max_length=LONGEST_REASON)]
+    """Why the release may be published although the rule is broken."""
+    owner: Annotated[Text, Field(min_length=1, max_length=LONGEST_NAME)]
+    """Who answers for it."""
+    until: datetime.date
+    """The last day on which it holds."""
 
 
 class Waiver(_StrictModel):
@@ -147,11 +209,16 @@ class WaiverFile(_StrictModel):
         return self
 
 
-def policy_digest(policy: ReleasePolicy, waivers: Sequence[Waiver]) -> str:
-    """SHA-256 of a policy and its waivers, whatever their layout in the files."""
+def policy_digest(
+    policy: ReleasePolicy, waivers: Sequence[Waiver], *, only_set: bool = False
+) -> str:
+    """SHA-256 of a policy and its waivers, whatever their layout in the files.
+
+    ``only_set``: of the keys that were read, without the defaults of others.
+    """
     document = {
-        "release": policy.model_dump(mode="json"),
-        "waivers": [it.model_dump(mode="json") for it in waivers],
+        "release": policy.model_dump(mode="json", exclude_unset=only_set),
+        "waivers": [it.model_dump(mode="json", exclude_unset=only_set) for it in waivers],
     }
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

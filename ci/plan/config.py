@@ -16,6 +16,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 from ci.model.plan import Exposure
 from ci.model.platforms import GROUPS, PLATFORMS
 from ci.model.release import ReleasePolicy
+from ci.plan.retention import RetentionConfig
 from ci.plan.values import (
     ArtifactName,
     ArtifactPath,
@@ -368,6 +369,8 @@ class Config(Model):
     """How ``--select`` restricts a run to some operators. By default it cannot be used."""
     release: ReleasePolicy | None = None
     """What ``gate`` demands of a release. By default there is no such decision."""
+    retention: RetentionConfig | None = None
+    """Which runs ``gc`` removes from the store. By default all stay."""
 
     @field_validator("platforms")
     @classmethod

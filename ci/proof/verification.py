@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from ci.errors import InfrastructureError, UsageError
-from ci.model.decision import GateVerdict
+from ci.model.decision import Decision, GateVerdict
+from ci.model.release import ReleasePolicy, Waiver, policy_digest
 from ci.model.results import RunResult
 from ci.proof.evidence import open_inside, sha256_inside
 from ci.proof.statements import (
     BuildProvenance,
+    DigestSet,
     Predicate,
     ResourceDescriptor,
     StatedResult,
@@ -24,13 +27,13 @@ from ci.proof.statements import (
     envelope_digest,
     parse_statement,
 )
-from ci.store.folder import RESULTS_FILE, read_results
-from ci.util.text import join_names, os_reason
+from ci.store.folder import ATTESTATIONS, RESULTS_FILE, read_results
+from ci.util.text import join_names, os_reason, shorten
 
-ATTESTATIONS = "attestations"  # folder of a run
 ENVELOPE_END, BUNDLE_END = ".json", ".intoto.jsonl"
 LARGEST_ENVELOPES = 1 << 26  # bytes of a file; 100,000 tests with long names have 20 million
 MOST_ENVELOPES = 10_000  # of a folder or bundle: seven platforms with 100 wheels each have 1,400
+LONGEST_VALUE = 100  # characters of a key of ci.yaml
 UNREADABLE = (errno.EACCES, errno.EPERM, errno.EIO)  # proves nothing about a file
 
 KnownPredicate = TypeVar("KnownPredicate", bound=Predicate)
@@ -82,9 +85,48 @@ def find_run_folder(path: Path) -> Path:
     raise UsageError(message, remedy="Name the run, too: attest RUN --verify FOLDER --key KEY.pub")
 
 
-def verify(path: Path, folder: Path, open_envelope: OpenEnvelope, today: date) -> StatementSet:
+@dataclass(frozen=True, kw_only=True)
+class Demands:
+    """What a configuration demands of a release."""
+
+    path: Path
+    policy: ReleasePolicy
+    waivers: Sequence[Waiver]
+
+    def differences(self, decision: Decision) -> Iterator[str]:
+        """Yield what a decision demanded otherwise."""
+        if decision.policy_sha256 == policy_digest(self.policy, self.waivers):
+            return
+        if decision.policy is None:
+            yield f"the decision follows other rules than {self.path}, and does not record them"
+            return
+        own, other = self.policy.model_dump(mode="json"), decision.policy.model_dump(mode="json")
+        for key in own:
+            if own[key] != other[key]:
+                demanded = f"the decision demanded {_shown(other[key])}"
+                yield f"{demanded} for release.{key}, expected {_shown(own[key])} as in {self.path}"
+        for it in decision.waivers:
+            if it not in self.waivers:
+                yield f"the decision had a waiver of rule {it}, which {self.path} does not name"
+        for it in self.waivers:
+            if it not in decision.waivers:
+                yield f"the decision had no waiver of rule {it}, which {self.path} names"
+
+
+def _shown(value: object) -> str:
+    return shorten(json.dumps(value), LONGEST_VALUE)
+
+
+def verify(
+    path: Path,
+    folder: Path,
+    open_envelope: OpenEnvelope,
+    today: date,
+    demands: Demands | None = None,
+) -> StatementSet:
     """Verify the statements in a file, or all of a folder, against the run in ``folder``.
 
+    With ``demands``, there must be a decision that demanded just these.
     Raises ``UsageError`` if there are none, ``InfrastructureError`` if something cannot be read.
     """
     found = _read_envelopes(path, open_envelope)
@@ -95,6 +137,7 @@ def verify(path: Path, folder: Path, open_envelope: OpenEnvelope, today: date) -
     if not found.faults:
         found.run = read_results(folder / RESULTS_FILE)  # as signed
         found.faults += [*_run_faults(found.run, found), *_decision_faults(found.run, found, today)]
+        found.faults += _demand_faults(found, demands) if demands else ()
     return found
 
 
@@ -215,6 +258,8 @@ def _decision_faults(run: RunResult, found: StatementSet, today: date) -> Iterat
         is_go = decision.verdict is GateVerdict.GO
         if is_go != (summary.verification_result is StatedResult.PASSED):
             yield "the verification summary differs from its decision"
+        elif summary.policy.digest != DigestSet(sha256=decision.policy_sha256):
+            yield "the verification summary names another policy than its decision"
         elif not is_go:
             yield f"the decision is no-go: {join_names([it.rule for it in decision.failed])}"
         for rule in decision.rules:
@@ -226,3 +271,11 @@ def _decision_faults(run: RunResult, found: StatementSet, today: date) -> Iterat
     for it, tests in found.of(StatedTests):
         if tests.result is StatedResult.FAILED and it.platform not in judged:
             yield f"{it.platform}: the tests FAILED, and no decision waives that"
+
+
+def _demand_faults(found: StatementSet, demands: Demands) -> Iterator[str]:
+    decisions = [summary.decision for _, summary in found.of(VerificationSummary)]
+    if not decisions:
+        yield f"got no decision of a gate, expected one by the rules of {demands.path}"
+    for decision in decisions:
+        yield from demands.differences(decision)

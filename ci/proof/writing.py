@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ci.errors import InfrastructureError
-from ci.model.decision import LARGEST_DECISION, Decision, parse_decision
+from ci.model.decision import Decision
 from ci.proof.evidence import read_evidence
 from ci.proof.run_statements import (
     PROVENANCE_SUFFIX,
@@ -16,7 +16,7 @@ from ci.proof.run_statements import (
     summary_statement,
 )
 from ci.proof.statements import envelope_digest
-from ci.store.folder import make_folder
+from ci.store.folder import make_folder, read_decision
 from ci.util.files import write_atomically
 from ci.util.text import os_reason
 
@@ -60,11 +60,10 @@ def _text(statement: str, sign: Callable[[bytes], str] | None) -> str:
     return sign(statement.encode()) if sign else statement
 
 
-def read_decision(path: Path) -> Decision:
+def read_named_decision(path: Path) -> Decision:
     """Read the decision of the gate; raises ``InfrastructureError`` if it is none."""
     try:
-        with path.open("rb") as file:
-            return parse_decision(file.read(LARGEST_DECISION + 1))
+        return read_decision(path)
     except OSError as error:
         raise InfrastructureError(f"--decision: {os_reason(error)}") from error
     except ValueError as error:

@@ -12,11 +12,13 @@ from ci.model.decision import (
     Decision,
     GateVerdict,
     OutcomeKind,
-    ReleaseRule,
     RuleOutcome,
 )
 from ci.model.platforms import PLATFORMS
-from ci.report.document import Block, Document, Heading, Items, Line, Report, Span, Table
+from ci.model.release import ReleasePolicy
+from ci.report.document import Block, Code, Document, Heading, Items, Line, Report, Span, Table
+from ci.store.rows import LATEST
+from ci.util.invocation import command
 from ci.util.text import commit_name, counted, shorten
 
 COLUMNS = ("Rule", "Outcome", "Evidence")
@@ -51,19 +53,24 @@ class DecisionReport(Report):
             yield verdict
         else:
             yield [f"{found.project}{name}: {decided}"]
-        without_run = []
+        optional = [
+            it.platform for it in found.without_result if it.outcome is OutcomeKind.INFORMATIONAL
+        ]
         for platform in dict.fromkeys(it.platform for it in found.rules):
-            rules = [it for it in found.rules if it.platform == platform]
-            if _is_absent(rules):
-                without_run.append(_title(platform))
-            else:
-                yield [Heading(2, _title(platform), style="bold"), rules_table(rules)]
+            if platform not in optional:
+                rules = [it for it in found.rules if it.platform == platform]
+                demanded = _demanded(found.policy, platform)
+                yield [
+                    Heading(2, f"{_title(platform)}{demanded}", style="bold"),
+                    rules_table(rules),
+                ]
         runs = [f"{it.run_id}: {', '.join(it.platforms)}" for it in found.runs]
-        if without_run:
-            runs.append(f"none, which is informational: {', '.join(without_run)}")
+        if optional:
+            runs.append(f"no result, which is informational: {', '.join(map(_title, optional))}")
         yield [Heading(2, "Runs", style="bold"), Items(runs)]
         if not page:
             yield verdict
+        yield from _missing(found)
 
     def data(self) -> dict[str, Any]:
         return self.decision.model_dump(mode="json")
@@ -72,17 +79,31 @@ class DecisionReport(Report):
         return self.decision.to_json()
 
 
-def _is_absent(rules: Sequence[RuleOutcome]) -> bool:
-    """Whether these are of a platform without a run, and nothing depends on it."""
-    [first, *others] = rules
-    is_of_result = first.rule is ReleaseRule.RESULT and not others
-    return is_of_result and first.outcome is OutcomeKind.INFORMATIONAL
+def _missing(found: Decision) -> Iterator[list[Block]]:
+    """How to get the results that the release lacks; this machine may lack the devices for it."""
+    names = [it.platform for it in found.without_result if it.outcome is OutcomeKind.FAILED]
+    if names:
+        tag = ("--tag", found.tag) if found.tag else ()
+        shown = ", ".join(map(_title, names))
+        yield [
+            f"The release requires a result of {shown}. Run where the devices are:",
+            Code(command("run", "--trust", "release", *filter(None, names))),
+            "Then name the folder with these results, too:",
+            Code(command("gate", LATEST, "DIR", *tag)),
+        ]
 
 
 def _title(platform: str | None) -> str:
     if platform is None:
         return WHOLE
     return PLATFORMS[platform].label if platform in PLATFORMS else platform
+
+
+def _demanded(policy: ReleasePolicy | None, platform: str | None) -> str:
+    """``, required``; nothing for the whole release, and in a decision that does not record it."""
+    if policy is None or platform is None:
+        return ""
+    return ", required" if platform in policy.required else ", informational"
 
 
 def rules_table(rules: Sequence[RuleOutcome]) -> Table:
@@ -106,7 +127,7 @@ def verdict_blocks(
     At most so many rules are listed, each with evidence of so many characters.
     """
     shown = Span(found.verdict.shown, VERDICT_COLORS[found.verdict], strong=True)
-    waived = [it for it in found.rules if it.outcome is OutcomeKind.WAIVED]
+    waived = found.waived
     parts = [f"{counted(len(found.failed), 'rule')} failed"] if found.failed else []
     parts += [f"{counted(len(waived), 'rule')} waived"] if waived else []
     name = f"release {found.tag}" if found.tag else "release"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +37,7 @@ DATABASE = "ci.db"
 RESULTS_FILE = "results.json"
 PAGE_FILE = "results.md"
 LOCK_FILE = ".lock"
+ATTESTATIONS = "attestations"  # folder of a run, of `attest`
 DECISION = "decision-"  # and the tag or the commit: a file of `gate`
 
 
@@ -123,6 +124,17 @@ def decision_file(results: Path, decision: Decision) -> Path:
     return results / f"{DECISION}{name.replace('/', '-')}.json"
 
 
+def decision_files(results: Path) -> Iterator[Path]:
+    """The files of decisions, which may be damaged."""
+    return filter(is_regular, results.glob(f"{DECISION}*.json"))
+
+
+def read_decision(path: Path) -> Decision:
+    """Read a decision; raises ``OSError``, or ``ValueError`` with the faults of a file."""
+    with path.open("rb") as file:
+        return parse_decision(file.read(LARGEST_DECISION + 1))
+
+
 def newest_decision(
     results: Path, project: str, run_ids: Collection[str] | None = None
 ) -> Decision | None:
@@ -131,11 +143,9 @@ def newest_decision(
     Files that are no decision do not count.
     """
     found = []
-    for path in results.glob(f"{DECISION}*.json"):
+    for path in decision_files(results):
         with suppress(OSError, ValueError):
-            if is_regular(path):
-                with path.open("rb") as file:
-                    found.append(parse_decision(file.read(LARGEST_DECISION + 1)))
+            found.append(read_decision(path))
     own = (
         it
         for it in found

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, Table, delete, func, insert, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from ci.errors import InfrastructureError, UnreadableRunError, UsageError
@@ -235,16 +235,29 @@ class Store(StoreQueries):
                     raise error
 
     def remove(self, run_id: str) -> None:
-        """Remove a run with all its rows, and its environment keys that no other run has.
+        """Remove a run with all its rows, and what no other run shares with it.
 
         A damaged key would not be replaced by saving the run again.
         """
         key, digest = PLATFORMS.c.environment_key, ENVIRONMENT_KEYS.c.digest
+        lists = DETAILS.c.node_ids, DETAILS.c.outcomes
+        of_run = PLATFORMS.c.run_id == run_id
         with self._writing(f"the store cannot remove run {run_id}") as connection:
-            own = connection.scalars(select(key).where(PLATFORMS.c.run_id == run_id)).all()
+            if connection.dialect.name == "postgresql":
+                # A save writes this table first, so it waits. It might share what is removed here.
+                connection.execute(text("LOCK TABLE runs IN EXCLUSIVE MODE"))
+            own = connection.scalars(select(key).where(of_run)).all()
+            beside = select(*lists).join(PLATFORMS, PLATFORMS.c.id == DETAILS.c.platform_id)
+            shared = {it for row in connection.execute(beside.where(of_run)) for it in row if it}
             connection.execute(delete(RUNS).where(RUNS.c.run_id == run_id))
             unused = digest.in_(own) & digest.not_in(select(key))
             connection.execute(delete(ENVIRONMENT_KEYS).where(unused))
+            used = [
+                it
+                for column in lists
+                for it in connection.scalars(select(column).where(column.in_(shared)))
+            ]
+            connection.execute(delete(BLOBS).where(BLOBS.c.digest.in_(shared.difference(used))))
 
     def holds(self, run_id: str, result: PlatformResult) -> bool:
         """Whether exactly this result of a run is stored."""

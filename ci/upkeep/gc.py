@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -136,14 +136,16 @@ def redact_interrupted(runs: Sequence[RunFolder], scope: Scope) -> Iterator[str]
                 yield from (f"{run.path.name}: {note}" for note in redact_folder(lock.parent))
 
 
-def result_items(runs: Sequence[RunFolder], scope: Scope) -> Iterator[Item]:
-    """The results of a project."""
+def result_items(
+    runs: Sequence[RunFolder], scope: Scope, proven: Mapping[str, str]
+) -> Iterator[Item]:
+    """The results of a project; ``proven`` are the runs that must stay as evidence, with why."""
     for run in runs:
         if run.request.project == scope.project:
             latest = run.path.parent / LATEST
             is_latest = latest.is_symlink() and latest.resolve() == run.path.resolve()
             needed = scope.needed_by_run(run.path.name)
-            needed = needed or ("the latest results" if is_latest else None)
+            needed = needed or ("the latest results" if is_latest else proven.get(run.path.name))
             item = folder_item(ItemKind.RESULTS, run.path, run.used, needed)
             yield replace(item, name=run.path.name, remove=partial(_remove_results, run.path))
 

@@ -19,14 +19,13 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from ci.model.decision import (
-    AppliedWaiver,
-    DecidedRun,
-    Decision,
-    GateVerdict,
-    OutcomeKind,
+from ci.model.decision import DecidedRun, Decision, GateVerdict, OutcomeKind, RuleOutcome
+from ci.model.release import (
+    OF_WHOLE_RELEASE,
+    ReleasePolicy,
     ReleaseRule,
-    RuleOutcome,
+    Waiver,
+    policy_digest,
 )
 from ci.model.results import Distribution, Product, RunResult
 from tests.ci.made_results import made_verdict
@@ -139,19 +138,30 @@ def decision_about(
     """A decision about platforms of a run; ``until``: the end of a waiver for skips of Ascend."""
     content = (folder / "results.json").read_bytes()
     run = DecidedRun(run_id=RUN_ID, sha256=hashlib.sha256(content).hexdigest(), platforms=platforms)
-    kind = OutcomeKind.PASSED if is_go else OutcomeKind.FAILED
-    rules = [RuleOutcome(rule=ReleaseRule.COMMIT, outcome=kind, evidence="all of one commit")]
-    if until:
-        waiver = AppliedWaiver(reason="known", owner="release team", until=until)
-        rules.append(
-            RuleOutcome(
-                rule=ReleaseRule.SKIPS,
-                platform="ascend",
-                outcome=OutcomeKind.WAIVED,
-                evidence="8904 skipped",
-                waiver=waiver,
-            )
+    known: dict[str, Any] = {"rule": ReleaseRule.SKIPS, "platform": "ascend", "reason": "known"}
+    waivers = (Waiver(**known, owner="release team", until=until),) if until else ()
+    # Without patterns of reasons, the rule about skips is not checked.
+    policy = ReleasePolicy(required=platforms, skips=("no device*",) if waivers else None)
+    waived = {it.place: it.applied for it in waivers}
+    broken = None if is_go else (ReleaseRule.COMMIT, platforms[0])
+
+    def judge(rule: ReleaseRule, platform: str | None) -> RuleOutcome:
+        kind = OutcomeKind.FAILED if (rule, platform) == broken else OutcomeKind.PASSED
+        waiver = waived.get((rule, platform))
+        return RuleOutcome(
+            rule=rule,
+            platform=platform,
+            outcome=OutcomeKind.WAIVED if waiver else kind,
+            evidence="as found",
+            waiver=waiver,
         )
+
+    rules = [
+        judge(rule, platform)
+        for platform in (None, *platforms)
+        for rule in policy.rules
+        if (rule in OF_WHOLE_RELEASE) == (platform is None)
+    ]
     return Decision(
         project="infini-ops",
         tag="v0.1.0",
@@ -161,5 +171,7 @@ def decision_about(
         exit_code=0 if is_go else 1,
         rules=tuple(rules),
         runs=(run,),
-        policy_sha256="ab" * 32,
+        policy_sha256=policy_digest(policy, waivers),
+        policy=policy,
+        waivers=waivers,
     )

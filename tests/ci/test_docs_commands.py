@@ -24,8 +24,11 @@ RELEASE, MACHINES, HISTORY, CAPACITY = (
 )
 
 
-def test_the_site_file_is_valid(tmp_path: Path) -> None:
-    [block] = re.findall(r"^```yaml\n(.*?)^```$", MACHINES, re.MULTILINE | re.DOTALL)
+def test_the_site_file_and_the_retention_are_valid(tmp_path: Path) -> None:
+    block, retention = re.findall(r"^```yaml\n(.*?)^```$", MACHINES, re.MULTILINE | re.DOTALL)
+    config = tmp_path / "ci.yaml"
+    config.write_text(f"project: tiny\nplatforms: {{cpu: {{}}}}\n{retention}", encoding="utf-8")
+    assert load_config(config).retention
     path = tmp_path / "ci.site.yaml"
     path.write_text(block, encoding="utf-8")
     site = load_site(path)

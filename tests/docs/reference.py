@@ -21,9 +21,9 @@ from pydantic import BaseModel
 from ci import cli
 from ci.errors import ExitCode
 from ci.gates.rules import GATES, RULES
-from ci.model.decision import Decision, ReleaseRule
+from ci.model.decision import Decision
 from ci.model.plan import PLATFORM_VARIABLE, SIMULATED_VARIABLE, TORCH_DEVICE_VARIABLE
-from ci.model.release import WaiverFile
+from ci.model.release import ReleaseRule, WaiverFile
 from ci.model.results import RunResult, results_schema
 from ci.model.schema import described_schema
 from ci.plan.config import Config, NetworkConfig

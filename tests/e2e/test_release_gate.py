@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ExitCode
-from ci.model.decision import Decision, OutcomeKind, ReleaseRule
+from ci.model.decision import Decision, OutcomeKind
+from ci.model.release import ReleaseRule
 from ci.store.folder import newest_decision
 from tests.ci.stored_history import git
 from tests.e2e.plans import PROJECT

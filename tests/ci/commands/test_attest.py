@@ -63,9 +63,12 @@ class Site:
     def decide(self, **how: Any) -> None:
         self.decision.write_text(decision_about(self.run, **how).to_json())
 
-    def verify(self, path: Path | None = None, key: Path | None = None) -> int:
+    def verify(
+        self, path: Path | None = None, key: Path | None = None, config: Path | None = None
+    ) -> int:
         public = key or self.key.with_name("key.pub")
-        words = ("attest", "--verify", path or self.run, "--key", public)
+        words = ["attest", "--verify", path or self.run, "--key", public]
+        words += ["--config", config] if config else []
         return cli.main([str(it) for it in words])
 
     def payload(self, name: str) -> dict[str, Any]:
@@ -87,10 +90,16 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def rejected(site: Site, capsys: Output, *messages: str, path: Path | None = None) -> None:
+def rejected(
+    site: Site,
+    capsys: Output,
+    *messages: str,
+    path: Path | None = None,
+    config: Path | None = None,
+) -> None:
     """Verify, which fails with these messages."""
     capsys.readouterr()
-    assert site.verify(path) == ExitCode.PRODUCT_FAILURE
+    assert site.verify(path, config=config) == ExitCode.PRODUCT_FAILURE
     said = capsys.readouterr()
     assert said.out == ""
     assert [it for it in messages if it not in said.err] == [], said.err
@@ -297,6 +306,62 @@ def test_a_waiver_holds_until_its_last_day(site: Site, capsys: Output) -> None:
     rejected(site, capsys, f"the waiver of rule skips of ascend ended on {ended}")
 
 
+RULES = """\
+project: infini-ops
+platforms: {nvidia: {}, ascend: {}}
+test: python -m pytest
+release:
+  required: [nvidia, ascend]
+"""
+
+
+def test_a_decision_that_demanded_something_else_is_found(site: Site, capsys: Output) -> None:
+    """What the file at the release demands is compared with what the decision records."""
+    config = site.folder / "ci.yaml"
+    config.write_text(RULES)
+    site.sign()
+    rejected(site, capsys, "got no decision of a gate, expected one by the", config=config)
+    site.decide()
+    site.sign()
+    assert site.verify(config=config) == ExitCode.PASSED
+    config.write_text(f"{RULES}  oldest_days: 14\n".replace("[nvidia, ", "["))
+    rejected(
+        site,
+        capsys,
+        'the decision demanded ["nvidia", "ascend"] for release.required, expected ["ascend"]',
+        "the decision demanded null for release.oldest_days, expected 14.0 as in",
+        config=config,
+    )
+    config.write_text(f"{RULES}  waivers: waivers.yaml\n")
+    waiver = "rule: age, reason: a, owner: b, until: 2999-12-31, platform: nvidia"
+    config.with_name("waivers.yaml").write_text(f"project: infini-ops\nwaivers:\n- {{{waiver}}}\n")
+    rejected(site, capsys, "had no waiver of rule age on nvidia, which", config=config)
+    site.decide(until=TODAY + timedelta(days=1))
+    site.sign()
+    rejected(site, capsys, "had a waiver of rule skips on ascend, which", config=config)
+    config.write_text(RULES.partition("release:")[0])
+    assert site.verify(config=config) == ExitCode.USAGE
+    assert site.attest("--config", config) == ExitCode.USAGE
+    assert "--config: got no --verify" in capsys.readouterr().err
+
+
+def test_a_decision_is_what_it_demanded(site: Site, capsys: Output) -> None:
+    """No other key of a decision makes up for a platform that it required and did not judge."""
+    site.decide()
+    site.sign()
+    name = "verification-summary.json"
+    document = site.payload(name)
+    [decision] = [it for key, it in document["predicate"].items() if key.endswith("#decision/v1")]
+    decision["policy"]["required"] = ["nvidia"]
+    site.sign_document(name, document)
+    rejected(site, capsys, "policy: it has another SHA-256 than policy_sha256")
+    site.sign()
+    document = site.payload(name)
+    document["predicate"]["policy"]["digest"]["sha256"] = "a" * 64
+    site.sign_document(name, document)
+    rejected(site, capsys, "the verification summary names another policy than its decision")
+
+
 def test_a_summary_that_contradicts_its_decision_is_found(site: Site, capsys: Output) -> None:
     site.decide(is_go=False)
     site.sign()
@@ -426,7 +491,7 @@ def test_a_decision_is_read_from_a_file(site: Site, capsys: Output) -> None:
     assert f"error: --decision: No such file or directory: {path}" in capsys.readouterr().err
     path.write_text("{}")
     assert site.attest("--decision", path) == ExitCode.INFRASTRUCTURE
-    assert "schema_version: got None, expected 1 to 1" in capsys.readouterr().err
+    assert "schema_version: got None, expected 1 to 2" in capsys.readouterr().err
     path.write_text(decision_about(site.run).to_json())
     site.decide()
     site.sign("--identity", "https://ci.example.com/release")

@@ -14,8 +14,9 @@ import pytest
 
 from ci.errors import ExitCode
 from ci.facts import sentences as say
-from ci.model.decision import Decision, OutcomeKind, ReleaseRule, parse_decision
+from ci.model.decision import Decision, OutcomeKind, parse_decision
 from ci.model.outcomes import Outcome
+from ci.model.release import ReleaseRule
 from ci.model.results import (
     BenchmarkResult,
     Direction,
@@ -737,10 +738,14 @@ def test_the_dashboard_shows_the_newest_decision(release: Release) -> None:
     (release.project.results / "decision-damaged.json").write_text("{")
     release.project.ci("dashboard", *where)
     assert "decision-title" not in (output / "index.html").read_text()
-    release.ci(run_id, "--tag", "v1.1", skips=["<b>*"])
+    release.waive("executed")
+    limits = {"skips": ["<b>*"], "least_executed": 0.9, "informational": ["nvidia"]}
+    release.ci(run_id, "--tag", "v1.1", **limits)
     release.project.ci("dashboard", *where)
     page = (output / "index.html").read_text()
     assert "Release v1.1: no-go</h2>" in page
-    assert (
-        "<td>skips</td><td>1 test skipped for other reasons: &#39;no reason&#39; (1)</td>" in page
-    )
+    reason = "1 test skipped for other reasons: &#39;no reason&#39; (1)"
+    assert f'<td class="whole">skips</td><td>{reason}</td>' in page
+    assert "1 rule failed, 1 rule waived</p>" in page
+    assert "<p>Required: cpu. Informational: nvidia</p>" in page
+    assert "at least 90 %. Waived: a known defect (@lab, until 2999-12-31)</td>" in page

@@ -40,9 +40,16 @@ sys.modules["nox"] = nox
 spec = importlib.util.spec_from_file_location("noxfile", "noxfile.py")
 noxfile = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(noxfile)
+class CommandFailed(Exception):
+    return_code = 4
+nox.command = types.SimpleNamespace(CommandFailed=CommandFailed)
+def run(*words, **_):
+    print(*words[3:])
+    if "no-go" in words:
+        raise CommandFailed
 session = types.SimpleNamespace(
     posargs=sys.argv[1:],
-    run=lambda *words, **_: print(*words[3:]),
+    run=run,
 )
 noxfile.ci_python = lambda *_: "python"
 noxfile.release(session)
@@ -124,21 +131,8 @@ def test_level_is_part_of_the_resumed_request(
     capsys.readouterr()
 
 
-@pytest.mark.parametrize(
-    ("environ", "words", "expected"),
-    [
-        ({}, [], "run --all --trust release --gate"),
-        ({}, ["cpu"], "run --trust release cpu"),
-        (ON_A_BRANCH, ["cpu"], "run --trust release cpu"),
-        ({}, ["cpu", "--trust", "branch"], "run cpu --trust branch"),
-        ({}, ["--trust=branch"], "run --all --gate --trust=branch"),
-        ({}, ["--resume", "x"], "run --gate --resume x"),
-        (STRANGERS, ["cpu"], "run cpu"),
-        (STRANGERS, ["cpu", "--trust=release"], "run cpu --trust=release"),
-    ],
-)
-def test_release_of_nox(environ: dict[str, str], words: list[str], expected: str) -> None:
-    done = subprocess.run(
+def release_of_nox(environ: dict[str, str], words: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-S", "-c", RELEASE, *words],
         cwd=REPOSITORY,
         env={**os.environ, **environ},
@@ -146,4 +140,27 @@ def test_release_of_nox(environ: dict[str, str], words: list[str], expected: str
         text=True,
         check=False,
     )
+
+
+@pytest.mark.parametrize(
+    ("environ", "words", "expected"),
+    [
+        ({}, [], "run --all --trust release --gate"),
+        ({}, ["cpu"], "run --trust release --gate cpu"),
+        (ON_A_BRANCH, ["cpu"], "run --trust release --gate cpu"),
+        ({}, ["cpu", "--trust", "branch"], "run --gate cpu --trust branch"),
+        ({}, ["--trust=branch"], "run --all --gate --trust=branch"),
+        ({}, ["--resume", "x"], "run --gate --resume x"),
+        ({}, ["--bundle=x", "cpu"], "run --trust release --bundle=x cpu"),
+        (STRANGERS, ["cpu"], "run --gate cpu"),
+        (STRANGERS, ["cpu", "--trust=release"], "run --gate cpu --trust=release"),
+    ],
+)
+def test_release_of_nox(environ: dict[str, str], words: list[str], expected: str) -> None:
+    done = release_of_nox(environ, words)
     assert done.stdout == f"{expected}\n", done.stderr
+    assert done.returncode == ExitCode.PASSED
+
+
+def test_release_of_nox_has_the_exit_code_of_the_decision() -> None:
+    assert release_of_nox({}, ["no-go"]).returncode == ExitCode.REGRESSION

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import UTC, date, datetime
 from io import StringIO
@@ -14,8 +15,8 @@ from rich.console import Console
 from ci.gates.regression import Judgement
 from ci.gates.release import decide
 from ci.gates.release_facts import BaselineFacts, CostRise, PlatformFacts, ReleaseFacts
-from ci.model.decision import DecidedRun, Decision, ReleaseRule, decision_schema, parse_decision
-from ci.model.release import ReleasePolicy, Waiver
+from ci.model.decision import DecidedRun, Decision, decision_schema, parse_decision
+from ci.model.release import ReleasePolicy, ReleaseRule, Waiver, policy_digest
 from ci.model.results import Distribution, RunResult
 from ci.report.decision_report import DecisionReport
 
@@ -110,12 +111,15 @@ def test_the_file_is_read_back(decision: Decision) -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"schema_version": 2}, "schema_version: got 2, expected 1 to 1"),
+        ({"schema_version": 3}, "schema_version: got 3, expected 1 to 2"),
         ({"schema_version": None}, "schema_version: got None"),
         ({"verdict": "go"}, "verdict: expected 'go' and exit code 0 exactly if no rule failed"),
         ({"exit_code": 0}, "verdict: expected 'go' and exit code 0 exactly if no rule failed"),
         ({"rules": []}, "rules: Tuple should have at least 1 item"),
         ({"policy_sha256": "x"}, "policy_sha256: String should match pattern"),
+        ({"policy": None}, "policy: expected what was demanded"),
+        ({"policy_sha256": "a" * 64}, "policy: it has another SHA-256 than policy_sha256"),
+        ({"waivers": []}, "executed of cambricon is waived, and there is no such waiver"),
         ({"more": 1}, "more: Extra inputs are not permitted"),
         ({"decided_at": "2026-01-01T00:00:00"}, "decided_at: got a time without a zone"),
     ],
@@ -123,6 +127,59 @@ def test_the_file_is_read_back(decision: Decision) -> None:
 def test_a_file_that_is_no_decision(decision: Decision, changes: dict[str, Any], text: str) -> None:
     document = json.loads(decision.to_json()) | changes
     with pytest.raises(ValueError, match=text.replace("(", r"\(")):
+        parse_decision(json.dumps(document).encode())
+
+
+def forged(decision: Decision, **policy: Any) -> dict[str, Any]:
+    """A decision with another policy, whose digest is right."""
+    document: dict[str, Any] = json.loads(decision.to_json())
+    document["policy"] |= policy
+    other = ReleasePolicy.model_validate_json(json.dumps(document["policy"]))
+    return document | {"policy_sha256": policy_digest(other, WAIVERS)}
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        ({"required": ["nvidia"]}, "age of cambricon is failed, and the platform is not required"),
+        ({"required": ["ascend"]}, "age of ascend is informational, and the platform is required"),
+        ({"required": ["moore"]}, "result of moore is informational, and the platform is required"),
+        ({"required": ["iluvatar"]}, "result of iluvatar was not judged"),
+        ({"informational": ["iluvatar"]}, "result of iluvatar was not judged"),
+        ({"skips": ["*"]}, "skips of nvidia was not judged"),
+        ({"unexecuted_pairs": 0}, "capabilities of the release was not judged"),
+    ],
+)
+def test_a_decision_that_contradicts_what_was_demanded(
+    decision: Decision, policy: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^policy: .*{text}"):
+        parse_decision(json.dumps(forged(decision, **policy)).encode())
+
+
+def test_what_was_demanded_is_recorded(decision: Decision) -> None:
+    document = json.loads(decision.to_json())
+    assert document["policy"]["required"] == ["nvidia", "cambricon"]
+    assert document["policy"]["informational"] == ["moore", "ascend"]
+    assert document["policy"]["build_cost_percent"] == 10.0
+    assert [it["owner"] for it in document["waivers"]] == ["@lab", "@lab"]
+
+
+def test_older_decisions_are_read(decision: Decision, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = json.loads(decision.to_json())
+    first = {**document, "schema_version": 1}
+    del first["policy"], first["waivers"]
+    assert parse_decision(json.dumps(first).encode()).policy is None
+    # The next version has one more key of `release:` than this one.
+    monkeypatch.setattr("ci.model.decision.DECISION_VERSION", 3)
+    del document["policy"]["benchmark_percent"]
+    own = {"release": document["policy"], "waivers": document["waivers"]}
+    text = json.dumps(own, sort_keys=True, separators=(",", ":"))
+    document["policy_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    read = parse_decision(json.dumps(document).encode())
+    assert read.policy == POLICY
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="another SHA-256"):
         parse_decision(json.dumps(document).encode())
 
 
