@@ -1,8 +1,10 @@
 """The main job on this project itself: its release, without a vendor's hardware.
 
-The default is some operators on the CPU. If complete tests are requested: these also on the host
-engine, and every platform in a container of its own. Of platforms whose contracts are the same, the
-first one has all operators. Those whose device a plug-in adds to torch have a simulated device.
+The default is some operators on the CPU. If complete tests are requested: every platform, in a
+container of its own. Of platforms whose contracts are the same, the first one has all operators.
+Those whose device a plug-in adds to torch have a simulated device.
+
+The host engine releases this project in test_shipped_artifact.py and in test_fresh_machine.py.
 """
 
 from __future__ import annotations
@@ -95,11 +97,9 @@ OF_TWINS = replace(
     arguments=(*TWINS, "--select", SELECTION, *SIMULATION),
     engine="docker",
 )
-HOST = replace(NARROW, name="host", engine="host")
 MARKS = {
     NARROW: [pytest.mark.docker] if USUAL_ENGINE == "docker" else [],
     WHOLE: [pytest.mark.docker, pytest.mark.complete],
-    HOST: [pytest.mark.complete],
     OF_TWINS: [pytest.mark.docker, pytest.mark.complete],
 }
 of_each_release = pytest.mark.parametrize(
