@@ -274,7 +274,7 @@ def dashboard(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the project's tests, with real containers where a Docker Engine answers.
 
-    Tests that take minutes and have a narrower one of their kind run only with `-- -m complete`.
+    Tests that take minutes and have a narrower one of their kind run only with `-- complete`.
     `-- fuzz` feeds 100,000 hostile inputs to the readers of what containers write.
     `-- tests/e2e/test_ray.py` runs the Ray engine on a cluster of several network namespaces.
     """
@@ -285,10 +285,11 @@ def tests(session: nox.Session) -> None:
     uses_ray = any(name.endswith("test_ray.py") for name in session.posargs)
     install_groups(session, "tests", *(["ray"] if uses_ray else []))
     outside = {name: None for name in os.environ if name.startswith(CI_VARIABLES)}
-    if session.posargs:
+    is_complete = session.posargs == ["complete"]
+    if session.posargs and not is_complete:
         session.run("python", "-m", "pytest", *session.posargs, env=outside)
         return
-    pytest = ("python", "-m", "pytest", "-m", "not complete")
+    pytest = ("python", "-m", "pytest", *([] if is_complete else ["-m", "not complete"]))
     # This compiles all modules, which each of the workers would do otherwise.
     session.run(*pytest, "--collect-only", "-q", env=outside, silent=True)
     # Whole files run side by side, because their tests share compiled programs. Those of engines

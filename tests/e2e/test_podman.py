@@ -96,7 +96,7 @@ def test_two_containers_never_have_a_device_at_the_same_time(bench: Bench) -> No
     check_leases(bench, leases)
 
 
-# The agent is the same on all engines.
+# The agent is the same on all engines. tests/e2e/test_red_and_green.py has all suites.
 @pytest.mark.parametrize("name", list(SUITES)[::3])
 def test_the_messages_to_a_user(bench: Bench, name: str) -> None:
     suite = SUITES[name]

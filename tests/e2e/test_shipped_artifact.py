@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.model.results import PlatformResult, Product
+from ci.model.results import Harness, PlatformResult, Product
 from ci.store.folder import RESULTS_FILE, read_results
 from ci.util.invocation import REPOSITORY
 from tests.built import run
@@ -44,7 +44,9 @@ def result(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> PlatformRes
 def test_the_wheel_of_the_source_distribution_passes_the_suite(
     sdist: Path, result: PlatformResult
 ) -> None:
-    assert result.verdict.product is Product.PASSED
+    assert (result.verdict.product, result.verdict.harness) == (Product.PASSED, Harness.CLEAN)
+    [count] = (it for it in result.overloads if it.slot == 8)
+    assert 0 < count.active == count.passed
     files = {it.name.rpartition(".")[2]: it for it in result.distributions}
     assert (files["gz"].name, files["gz"].given) == (sdist.name, True)
     assert files["whl"].installed

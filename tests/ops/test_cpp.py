@@ -220,6 +220,7 @@ def check_headers(compiler: str, standard: str, names: Sequence[str], folder: Pa
     output_of([compiler, *options, source])
 
 
+@pytest.mark.full_suite
 def test_no_header_has_a_warning(tmp_path: Path) -> None:
     """Not those of one compiler only: of all that are installed."""
     names = headers(generated=20)
@@ -229,6 +230,7 @@ def test_no_header_has_a_warning(tmp_path: Path) -> None:
             check_headers(compiler, standard, [*names[::-1], *names], tmp_path)
 
 
+@pytest.mark.full_suite
 def test_every_header_includes_what_it_needs(tmp_path: Path) -> None:
     for name in headers(generated=1):
         check_headers("c++", "c++17", [name], tmp_path)

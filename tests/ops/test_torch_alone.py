@@ -79,6 +79,7 @@ def test_a_death_that_torch_alone_dies_is_a_skip(tmp_path: Path, target: dict[st
     assert done.returncode == 0
 
 
+@pytest.mark.full_suite
 def test_torch_survives_what_it_can_compute(target: dict[str, Any]) -> None:
     """So the death of such a test is a failure; ``tests/guards`` has one."""
     test = TestName(node_id(load().samples["abs.out"]["float32"][0], target.pop("device")))
