@@ -1,4 +1,4 @@
-"""Two builds of one tree, in two folders, make the same wheel."""
+"""Two builds of one tree, in two folders with a torch in each, make the same wheel."""
 
 from __future__ import annotations
 
@@ -12,19 +12,28 @@ import pytest
 from ci.plan.planning import SOURCE_DATE
 from ci.plan.source import TIMESTAMP, write_archive
 from ci.util.invocation import REPOSITORY
+from codegen.aten import find_torch
 from tests.built import run
 
 
 def build_wheel(folder: Path) -> Path:
-    """Copy the sources as a run does, and build the wheel without operators of torch."""
+    """Copy the sources as a run does, and build the wheel with a torch in the same folder."""
     archive = folder / "source.tar"
     with archive.open("wb") as file:
         write_archive(REPOSITORY, file, prefix="source")
     with tarfile.open(archive) as file:
         file.extractall(folder, filter="data")
     pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
-    options = "WITH_CPU=ON;WITH_TORCH=OFF;AUTO_DETECT_DEVICES=OFF"
-    variables = {"SKBUILD_CMAKE_DEFINE": options, SOURCE_DATE: str(TIMESTAMP)}
+    (packages := folder / "packages").mkdir()
+    installed = find_torch()
+    (packages / "torch").symlink_to(installed.torch)
+    (packages / "torchgen").symlink_to(installed.torchgen)
+    variables = {
+        "INFINI_OPS_TORCH_OPS": "abs",
+        "PYTHONPATH": str(packages),
+        "SKBUILD_CMAKE_DEFINE": "WITH_CPU=ON;AUTO_DETECT_DEVICES=OFF",
+        SOURCE_DATE: str(TIMESTAMP),
+    }
     done = run(*pip, "--wheel-dir", folder, ".", folder=folder / "source", **variables)
     assert done.returncode == 0, done.stderr
     [wheel] = folder.glob("*.whl")
