@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tarfile
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from ci.plan.source import TIMESTAMP, write_archive
 from ci.util.invocation import REPOSITORY
 from codegen.aten import find_torch
 from tests.built import run
+from tests.sboms import require_valid
 
 
 def build_wheel(folder: Path) -> Path:
@@ -51,3 +54,20 @@ def test_two_builds_in_two_folders_make_one_wheel(tmp_path: Path) -> None:
     differing = [it for it in first.namelist() if first.read(it) != second.read(it)]
     assert differing == []
     assert wheels[0].read_bytes() == wheels[1].read_bytes()
+    check_sbom(first)
+
+
+def check_sbom(wheel: zipfile.ZipFile) -> None:
+    """It is valid, names the torch and the tools of the build, and is one of the recorded files."""
+    [name] = [it for it in wheel.namelist() if ".dist-info/sboms/" in it]
+    require_valid(text := wheel.read(name).decode())
+    sbom = json.loads(text)
+    project = sbom["metadata"]["component"]
+    assert f"{project['name'].replace('-', '_')}-{project['version']}.dist-info" in name
+    [torch] = [it for it in sbom["components"] if it["name"] == "torch"]
+    assert torch["version"] == version("torch")
+    tools = {it["name"]: it["version"] for it in sbom["metadata"]["tools"]["components"]}
+    asked = run("cmake", "--version", folder=REPOSITORY).stdout
+    assert tools["cmake"] == asked.split()[2]
+    [record] = [it for it in wheel.namelist() if it.endswith(".dist-info/RECORD")]
+    assert f"{name},sha256=" in wheel.read(record).decode()
