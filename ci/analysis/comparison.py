@@ -26,6 +26,7 @@ from ci.errors import UnreadableRunError
 from ci.facts.acceptance import Acceptance, split_expired
 from ci.facts.difference import Difference, common_changes, compare_outcomes, compare_suites
 from ci.facts.environment_key import ComponentChange
+from ci.facts.exported_symbols import SymbolChanges, symbol_changes
 from ci.facts.operators import read_record
 from ci.facts.rebuilt import RebuiltFile, rebuilt_files
 from ci.facts.stack import stack_changes
@@ -60,6 +61,8 @@ class PlatformComparison:
     """What differs beside the sources; empty across platforms."""
     rebuilt: Sequence[RebuiltFile] = ()
     """The wheels and source distributions, of two runs of one commit."""
+    symbols: Sequence[SymbolChanges] = ()
+    """What kept wheels export; empty across platforms."""
 
     @property
     def name(self) -> str:
@@ -400,16 +403,20 @@ class _RunComparison:
             gained=gained if isinstance(gained, Times) and gained.headlines else None,
             stack=stack_changes(first, second) if base == head else (),
             rebuilt=[*self._rebuilt(first, second)] if base == head else (),
+            symbols=[*symbol_changes(first, second, self._folders(base))] if base == head else (),
         )
 
     def _rebuilt(self, base: PlatformResult, head: PlatformResult) -> Iterator[RebuiltFile]:
         """Compare the files of two runs of the same sources."""
-        runs = [side.runs[base.platform] for side in (self._base, self._head)]
-        first, second = runs
+        first, second = (side.runs[base.platform] for side in (self._base, self._head))
         is_clean = first.commit is not None and not (first.dirty or second.dirty)
         if first.run_id != second.run_id and is_clean and first.commit == second.commit:
-            folders = [self._results and self._results / it.run_id for it in runs]
-            yield from rebuilt_files(base, head, folders)
+            yield from rebuilt_files(base, head, self._folders(base.platform))
+
+    def _folders(self, platform: str) -> Sequence[Path | None]:
+        """The folders of both runs; ``None``: those of the results are unknown."""
+        runs = [side.runs[platform] for side in (self._base, self._head)]
+        return [self._results and self._results / it.run_id for it in runs]
 
     def _tests(self, base: RunKey, head: RunKey, times: Times | MissingTimes) -> Difference:
         """Compare the tests of two runs; slower tests are listed only if times are comparable."""

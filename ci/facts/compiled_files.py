@@ -17,10 +17,12 @@ from tempfile import TemporaryFile
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
+from elftools.elf.sections import Symbol
 
 from ci.model.results import LONGEST_NAME, MOST_LIBRARIES
 
 LARGEST_COMPILED = 1 << 30  # bytes, of all compiled files of a wheel
+MOST_SYMBOLS = 200_000  # of a file, which take seconds to read
 MOST_PARTS = 10_000  # sections of a file, or entries of a section
 _COMPILED = re.compile(r".*\.so(\.[0-9.]+)?")
 _SYMBOLS = re.compile(r"GLIBC_([0-9]{1,3}(?:\.[0-9]{1,3}){1,2})")
@@ -40,22 +42,48 @@ def compiled_needs(wheel: Path) -> CompiledNeeds:
     libraries: set[str] = set()
     own: set[str] = set()
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            room = LARGEST_COMPILED
-            for entry in archive.infolist():
-                room -= entry.file_size
-                if room >= 0 and _COMPILED.fullmatch(entry.filename):
-                    own.add(PurePosixPath(entry.filename).name)
-                    with archive.open(entry) as packed, TemporaryFile() as file:
-                        shutil.copyfileobj(packed, file)
-                        found = [*_needed(ELFFile(file))]
-                    versions |= {it for it, is_version in found if is_version}
-                    libraries |= {it for it, is_version in found if not is_version}
+        for name, file in _compiled(wheel):
+            own.add(name)
+            found = [*_needed(file)]
+            versions |= {it for it, is_version in found if is_version}
+            libraries |= {it for it, is_version in found if not is_version}
     except Exception:  # whatever pyelftools and zipfile meet in damaged bytes
         return CompiledNeeds()
     names = sorted(it for it in libraries - own if it.isprintable() and len(it) <= LONGEST_NAME)
     newest = max(versions, key=lambda it: [*map(int, it.split("."))], default=None)
     return CompiledNeeds(glibc=newest, libraries=tuple(names[:MOST_LIBRARIES]))
+
+
+def exported_symbols(wheel: Path) -> frozenset[str] | None:
+    """Return what the compiled files of a wheel export; ``None`` if one cannot be read whole."""
+    found: set[str] = set()
+    try:
+        for _, file in _compiled(wheel):
+            tables = [*islice(file.iter_sections("SHT_DYNSYM"), MOST_PARTS)]
+            if not tables or sum(it.num_symbols() for it in tables) > MOST_SYMBOLS:
+                return None
+            for table in tables:
+                found.update(it.name for it in table.iter_symbols() if _is_exported(it))
+    except Exception:  # whatever pyelftools and zipfile meet in damaged bytes
+        return None
+    return frozenset(found)
+
+
+def _is_exported(symbol: Symbol) -> bool:
+    is_defined = symbol["st_shndx"] != "SHN_UNDEF"
+    return is_defined and bool(symbol.name) and symbol["st_info"]["bind"] != "STB_LOCAL"
+
+
+def _compiled(wheel: Path) -> Iterator[tuple[str, ELFFile]]:
+    """Yield the name and the content of each compiled file."""
+    with zipfile.ZipFile(wheel) as archive:
+        room = LARGEST_COMPILED
+        for entry in archive.infolist():
+            room -= entry.file_size
+            if room >= 0 and _COMPILED.fullmatch(entry.filename):
+                with archive.open(entry) as packed, TemporaryFile() as file:
+                    shutil.copyfileobj(packed, file)
+                    yield PurePosixPath(entry.filename).name, ELFFile(file)
 
 
 def _needed(file: ELFFile) -> Iterator[tuple[str, bool]]:

@@ -41,7 +41,7 @@ def rebuilt_files(
     for name, file in _built(after).items():
         if name in earlier:
             is_same = file.sha256 == earlier[name].sha256
-            first, second = map(_kept_file, folders, (earlier[name], file))
+            first, second = map(kept_file, folders, (earlier[name], file))
             members = None
             if first and second and not is_same:
                 members = differing_members(first, second)
@@ -52,7 +52,7 @@ def _built(result: PlatformResult) -> Mapping[str, Distribution]:
     return {it.name: it for it in result.distributions if not it.given}
 
 
-def _kept_file(folder: Path | None, file: Distribution) -> Path | None:
+def kept_file(folder: Path | None, file: Distribution) -> Path | None:
     """The file in the folder of a run; ``None`` for a made-up path that leads out of it."""
     place = PurePosixPath(file.path or "..")
     is_within = not place.is_absolute() and ".." not in place.parts

@@ -259,6 +259,7 @@ def _environment(platform: PlatformComparison) -> Iterator[str]:
         shown = [f"{it.component} {it.before} -> {it.after}" for it in changed]
         yield f"also differs: {join_names(shown)}"
     yield from map(str, platform.rebuilt)
+    yield from map(str, platform.symbols)
     if isinstance(times, Times):
         yield f"environment: {times.key}"
         if times.base.run_id != platform.base.run_id:
@@ -338,6 +339,7 @@ def _platform_data(platform: PlatformComparison) -> dict[str, Any]:
         },
         "stack": [it._asdict() for it in platform.stack],
         "rebuilt": [*map(asdict, platform.rebuilt)],
+        "symbols": [*map(asdict, platform.symbols)],
         "times": _times_data(platform),
         "gained": [*map(_measure_data, platform.gained.changes)] if platform.gained else [],
     }

@@ -75,6 +75,9 @@ function(infini_ops_add_torch_target)
     "${root}/include/torch/csrc/api/include")
   target_link_libraries(infini_ops_torch INTERFACE
     "${root}/lib/libtorch_cpu.so" "${root}/lib/libc10.so")
+  # Messages of torch's headers have their paths.
+  target_compile_options(infini_ops_torch INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${TORCH_ROOT}/=>")
   # Wheels before torch 2.7 use the ABI from before C++11.
   file(STRINGS "${root}/share/cmake/Torch/TorchConfig.cmake" abi REGEX "_GLIBCXX_USE_CXX11_ABI=0")
   if(abi)

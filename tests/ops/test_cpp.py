@@ -14,13 +14,26 @@ from programs import output_of
 from test_signatures import REQUIRED, Signature, declared, of_operator, written
 
 import infini.ops
+import torch
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "operators.cc"
 BASES = EXAMPLE.parents[1] / "src" / "base"
 INCLUDE = infini.ops.include_dir()
 PACKAGE = INCLUDE.parent
 COMPILER = ("c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}")
-LINK = (str(PACKAGE / "libinfini_ops.so"), f"-Wl,-rpath,{PACKAGE}")
+TORCH = Path(torch.__file__).parent
+
+
+def link_options(package: Path, *, names_torch: bool) -> list[str]:
+    """The options of docs/the-library.md; a library beside torch finds it."""
+    options = [str(package / "libinfini_ops.so"), f"-Wl,-rpath,{package}"]
+    if names_torch:
+        options += ["-Wl,--no-as-needed", f"-Wl,-rpath,{TORCH / 'lib'}"]
+        options += [str(TORCH / "lib" / name) for name in ("libtorch_cpu.so", "libc10.so")]
+    return options
+
+
+LINK = link_options(PACKAGE, names_torch=PACKAGE.parents[1] != TORCH.parent)
 
 PROBE = """
 #include <infini/ops/operator.h>
@@ -91,10 +104,10 @@ def test_the_example_runs_without_python(tmp_path: Path) -> None:
 @pytest.mark.full_suite
 @pytest.mark.operators("add", "clamp", "mean")
 def test_a_library_in_another_folder_than_torchs_finds_it(tmp_path: Path) -> None:
-    # As `pip install --target` and `--user` install it: the files of the wheel.
+    """The program names torch. `pip install --target` and `--user` install into such a folder."""
     package, program = tmp_path / "infini" / "ops", tmp_path / "operators"
     shutil.copytree(PACKAGE, package)
-    link = (package / "libinfini_ops.so", f"-Wl,-rpath,{package}")
+    link = link_options(package, names_torch=True)
     compiler = ("c++", "-std=c++17", f"-I{package / 'include'}")
     output_of([*compiler, EXAMPLE, *link, "-o", program])
     assert "by slot 8   = 9 ... 34\n" in output_of([program])

@@ -78,6 +78,12 @@ class TestSymbols:
         foreign = [name for name in names if not OWN.match(name) and name != "PyInit__core"]
         assert not foreign
 
+    def test_no_folder_of_packages_is_searched_by_its_path(self, library: Path) -> None:
+        """If it is a temporary one, another user can create it again, with a torch of their own."""
+        (path,) = re.findall(rb"\$ORIGIN[^\0]*", library.read_bytes())
+        absolute = [it for it in path.decode().split(":") if not it.startswith("$ORIGIN")]
+        assert not [it for it in absolute if "-packages/" in it]
+
     def test_none_is_unique_in_the_process(self, library: Path) -> None:
         """Two libraries with such a symbol share it, also if they are loaded apart."""
         assert not [symbol.name for symbol in exported(library) if symbol.binding == UNIQUE]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.facts.compiled_files import CompiledNeeds, compiled_needs
+from ci.facts.compiled_files import CompiledNeeds, compiled_needs, exported_symbols
 
 SOURCE = """\
 #include <math.h>
@@ -83,3 +83,24 @@ def test_damaged_bytes_are_no_error(compiled: Path, tmp_path: Path) -> None:
             )
         found = compiled_needs(wheel_of(tmp_path, {"tiny/a.so": bytes(damaged)}))
         assert all(it.isprintable() for it in found.libraries)
+        exported_symbols(tmp_path / "tiny-1-py3-none-linux_x86_64.whl")
+
+
+def test_exported_symbols(compiled: Path, tmp_path: Path) -> None:
+    """What a library only uses, such as ``pow`` and ``answer``, it does not export."""
+    first, second = ((compiled / name).read_bytes() for name in ("liba.so.1", "b.so"))
+    assert exported_symbols(wheel_of(tmp_path, {"tiny/b.so": second})) == frozenset({"two"})
+    both = wheel_of(tmp_path, {"tiny/liba.so.1": first, "tiny/b.so": second, "tiny/a.py": b""})
+    assert exported_symbols(both) == frozenset({"answer", "two"})
+    assert exported_symbols(wheel_of(tmp_path, {"tiny/a.py": b""})) == frozenset()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"no compiled file", bytes(4096)])
+def test_what_a_damaged_file_exports_is_unknown(content: bytes, tmp_path: Path) -> None:
+    assert exported_symbols(wheel_of(tmp_path, {"tiny/a.so": content})) is None
+
+
+def test_what_a_file_without_sections_exports_is_unknown(compiled: Path, tmp_path: Path) -> None:
+    content = bytearray((compiled / "b.so").read_bytes())
+    content[0x28:0x30], content[0x3C:0x40] = bytes(8), bytes(4)  # where they begin, their number
+    assert exported_symbols(wheel_of(tmp_path, {"tiny/b.so": bytes(content)})) is None
