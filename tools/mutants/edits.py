@@ -60,7 +60,7 @@ LOST_STRIDES = (
 WRONG_NATIVE_KERNELS = (
     (
         "the rows of causal_softmax see the next one's keys",
-        "src/cpu/causal_softmax.cc",
+        "src/cpu/softmax.cc",
         "const std::int64_t visible = size - rows + row % rows + 1;",
         "const std::int64_t visible = size - rows + (row + 1) % rows + 1;",
     ),
@@ -160,13 +160,13 @@ WRONG_NATIVE_KERNELS = (
 LOST_MAXIMA = (
     (
         "causal_softmax ignores the third of its maxima",
-        "src/cpu/causal_softmax_kernels.h",
+        "src/cpu/softmax_kernels.h",
         "Max<C>(largest[2], largest[3])",
         "largest[3]",
     ),
     (
         "causal_softmax ignores the fourth of its maxima",
-        "src/cpu/causal_softmax_kernels.h",
+        "src/cpu/softmax_kernels.h",
         "Max<C>(largest[2], largest[3])",
         "largest[2]",
     ),
