@@ -18,7 +18,7 @@
 #include "cpu/parallel.h"
 #include "infini/ops/tensor.h"
 
-#define INFINI_OPS_KERNELS "cpu/sampling_kernels.h"
+#define INFINI_OPS_KERNELS "cpu/top_k_top_p_sampling_from_logits_kernels.h"
 #include "cpu/for_each_isa.h"
 
 namespace infini::ops {

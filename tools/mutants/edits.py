@@ -150,6 +150,24 @@ WRONG_NATIVE_KERNELS = (
         "0 * heads.element_stride * static_cast",
     ),
     (
+        "scaled_softmax takes a negative number for a positive one",
+        "src/cpu/softmax_kernels.h",
+        "const C sign = scale < 0 ? C{-1}",
+        "const C sign = scale < 0 ? C{1}",
+    ),
+    (
+        "all rows of a sampling have the random number of the first one",
+        "src/cpu/top_k_top_p_sampling_from_logits.cc",
+        "seeds ? 0 : static_cast<std::uint64_t>(i));",
+        "0);",
+    ),
+    (
+        "joint filters of a sampling are applied one after the other",
+        "src/cpu/top_k_top_p_sampling_from_logits.cc",
+        " || (draw.is_joint && draw.top_p < 1);",
+        ";",
+    ),
+    (
         "rotary_embedding takes the position after the last one",
         "src/cpu/rotary_embedding.cc",
         "position < size) continue;",

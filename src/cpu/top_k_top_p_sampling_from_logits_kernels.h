@@ -19,8 +19,8 @@ inline void BlockMaxima(const float* row, std::int64_t size, std::int64_t block,
   }
 }
 
-// Writes exp(value - largest) * one for whole vectors of values. Infinity has the weight of `one` if
-// it is the largest.
+// Writes exp(value - largest) * one for whole vectors of values. Infinity has the weight of `one`
+// if it is the largest.
 inline void Weigh(const float* values, std::int64_t count, float largest, float one,
                   std::int64_t* weights) {
   float powers[kLanes<float>];
