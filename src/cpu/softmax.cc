@@ -11,12 +11,6 @@
 #include "cpu/for_each_isa.h"
 
 namespace infini::ops::cpu {
-namespace {
-
-// Lanes of float32 in the widest vectors.
-constexpr std::int64_t kMostLanes = 16;
-
-}  // namespace
 
 void Softmax(const Tensor& input, double scale, bool is_causal, const Tensor& out) {
   const auto normalize = WithFloatType(out.data_type(), [](auto* element) {

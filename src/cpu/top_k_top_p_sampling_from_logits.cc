@@ -47,10 +47,10 @@ class Sampler {
   std::int64_t Sample(const float* row, const Draw& draw) {
     INFINI_OPS_KERNEL(BlockMaxima)(row, size_, kBlock, maxima_.data());
     largest_ = *std::max_element(maxima_.begin(), maxima_.end());
-    if (largest_ == kLowest) return -1;
+    if (largest_ == kNoLogit) return -1;
     const bool is_filtered = 0 < draw.top_k && draw.top_k < size_;
     const bool needs_all = !is_filtered || (draw.is_joint && draw.top_p < 1);
-    Gather(row, needs_all ? kLowest : LeastOfTopK(draw.top_k));
+    Gather(row, needs_all ? kNoLogit : LeastOfTopK(draw.top_k));
     std::int64_t total = needs_all ? Weigh() : 0;
     if (is_filtered) {
       KeepTopK(draw.top_k);
@@ -63,13 +63,12 @@ class Sampler {
 
  private:
   static constexpr std::int64_t kBlock = 64;
-  static constexpr std::int64_t kMostLanes = 16;
+  static constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
   static constexpr std::int64_t kOne = std::int64_t{1} << 40;  // the weight of the largest logit
-  static constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
   // A number that the k largest logits reach: so many blocks have one that does.
   float LeastOfTopK(std::int64_t k) {
-    if (k > static_cast<std::int64_t>(maxima_.size())) return kLowest;
+    if (k > static_cast<std::int64_t>(maxima_.size())) return kNoLogit;
     floats_ = maxima_;
     std::nth_element(floats_.begin(), floats_.begin() + (k - 1), floats_.end(), std::greater<>());
     return floats_[static_cast<std::size_t>(k - 1)];
@@ -105,7 +104,7 @@ class Sampler {
 
   // Returns the sum of the weights.
   std::int64_t Weigh() {
-    std::fill_n(values_.get() + count_, kMostLanes, kLowest);
+    std::fill_n(values_.get() + count_, kMostLanes, kNoLogit);
     INFINI_OPS_KERNEL(Weigh)(values_.get(), count_, largest_, static_cast<float>(kOne),
                              weights_.get());
     return std::accumulate(weights_.get(), weights_.get() + count_, std::int64_t{0});
