@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from native_operands import Maker
@@ -35,12 +36,12 @@ def sample(
     return out
 
 
-def of_rows(count: int, **options: int) -> torch.Tensor:
+def of_rows(count: int, **options: Any) -> torch.Tensor:
     logits = Maker(torch.float32, -1.5, 1.5)(12)
     return sample(logits.expand(count, 12), **options)
 
 
-def of_seeds(count: int, **options: int) -> torch.Tensor:
+def of_seeds(count: int, **options: Any) -> torch.Tensor:
     logits = Maker(torch.float32, -1.5, 1.5)(12)
     return sample(logits.expand(count, 12), seeds=torch.arange(count) + SEED, **options)
 
