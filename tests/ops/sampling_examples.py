@@ -160,21 +160,21 @@ def sampling_examples(dtype: torch.dtype) -> Iterator[Example]:
         )
 
     def row_of(*values: float) -> torch.Tensor:
-        return make.of([list(values)] * 7)
+        return make.of([list(values)] * 3)
 
     yield example("plain", make(3, 50), 5, 0.9)
     for top_k in (-1, 0, 1, 2, 7, 62, 63, 64):
-        yield example(f"top {top_k}", make(9, 63), top_k)
+        yield example(f"top {top_k}", make(4, 63), top_k)
     for top_p in (0.0, 1e-9, 0.1, 0.5, 0.95, 1 - 1e-7):
-        yield example(f"top {top_p}", make(9, 63), 0, top_p)
+        yield example(f"top {top_p}", make(4, 63), 0, top_p)
         for top_k in (1, 5, 40):
             for joint in (False, True):
                 title = f"top {top_k} and {top_p}{', jointly' * joint}"
-                yield example(title, make(9, 200), top_k, top_p, joint=joint)
+                yield example(title, make(4, 200), top_k, top_p, joint=joint)
     for seed in (0, -1, 2**63 - 1, -(2**63)):
-        yield example(f"seed {seed}", make(9, 33), seed=seed)
+        yield example(f"seed {seed}", make(4, 33), seed=seed)
     for offset in (1, 2**40, -1):
-        yield example(f"offset {offset}", make(9, 33), offset=offset)
+        yield example(f"offset {offset}", make(4, 33), offset=offset)
     yield example("int32", make(5, 33), 9, 0.8, out=in_margin(torch.zeros(5, dtype=torch.int32)))
     memory = in_margin(torch.zeros(5, 3, dtype=torch.int64))
     yield example("strided out", make(5, 33), 9, 0.8, out=memory[:, 1])
@@ -210,8 +210,8 @@ def sampling_examples(dtype: torch.dtype) -> Iterator[Example]:
     hostile[6, ::2], hostile[7, ::3], hostile[8, 5] = NAN, -INFINITY, NAN
     for top_k, top_p in ((0, 1.0), (1, 1.0), (3, 0.5), (69, 0.9)):
         yield example(f"hostile, top {top_k} and {top_p}", hostile, top_k, top_p)
-    yield example("large", make(40, 4099), 100, 0.9)
-    yield example("large, of all", make(40, 4099), 0, 0.9)
+    yield example("large", make(9, 4099), 100, 0.9)
+    yield example("large, of all", make(9, 4099), 0, 0.9)
     for top_k, top_p in ((50, 0.9), (0, 0.9), (0, 1.0), (5000, 1.0)):
         logits = make(2, 128_256)
         yield example(f"large, vocabulary, top {top_k} and {top_p}", logits, top_k, top_p)

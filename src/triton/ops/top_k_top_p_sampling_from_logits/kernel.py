@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 
 MINUS_INFINITY: tl.constexpr = tl.constexpr(float("-inf"))
+LOWEST_KEY: tl.constexpr = tl.constexpr(-0x7F800001)  # of -infinity
 ONE: tl.constexpr = tl.constexpr(2**40)  # the weight of the largest logit
 
 
@@ -105,20 +106,20 @@ def sample(
     highest = key_of(peak).to(tl.int64)
 
     # The largest key that at least `top_k` logits reach.
-    lowest = key_of(MINUS_INFINITY + peak * 0).to(tl.int64)
-    least_key = lowest
+    least_key = row * 0 + LOWEST_KEY
     if (top_k > 0) & (top_k < columns):
         last = highest
         while least_key < last:
             middle = least_key + (last - least_key + 1) // 2
-            is_reached = count_from(logits, columns, logits_column, middle, BLOCK) >= top_k
-            least_key = tl.where(is_reached, middle, least_key)
-            last = tl.where(is_reached, last, middle - 1)
+            count = count_from(logits, columns, logits_column, middle, BLOCK)
+            least_key = tl.where(count >= top_k, middle, least_key)
+            last = tl.where(count >= top_k, last, middle - 1)
+            last = tl.where(count == top_k, middle, last)  # a larger key keeps the same ones
 
     # The largest weight from which on all sum to at least `top_p` of the total.
     least_weight = row * 0
     if top_p < 1:
-        first = tl.where(is_joint != 0, lowest, least_key)
+        first = tl.where(is_joint != 0, LOWEST_KEY, least_key)
         total = weigh_all(logits, columns, logits_column, peak, first, 0, BLOCK)
         share = tl.maximum(top_p, 0.0).to(tl.float64)
         needed = tl.ceil(share * total.to(tl.float64)).to(tl.int64)
