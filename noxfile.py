@@ -318,7 +318,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Plant 91 faults in the library, one by one; the tests must catch them all.
+    """Plant 98 faults in the library, one by one; the tests must catch them all.
 
     `-- --draw SEED` draws half of them again.
     """

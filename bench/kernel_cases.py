@@ -33,6 +33,9 @@ HIDDEN = 4096  # columns of these
 TOKENS = (1, 512)  # of one model: 32 heads of 128 elements, of which 8 are cached
 HEADS = (32, 8, 8)
 HEAD_SIZE = 128
+VOCABULARY = 128_256
+# Its random number for row 0 is less than 1e-7 below 1: it draws the last token that is kept.
+SEED_OF_THE_LAST = 17_845_651
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ def cases(device: str) -> Iterator[KernelCase]:
             yield from _caches(dtype)
         for tokens in TOKENS:
             yield from _of_tokens(tokens, dtype)
+    yield from _sampling()
     if device != "cpu":
         for rows in INFERENCE_ROWS:
             yield from _inference(rows)
@@ -206,6 +210,12 @@ def _memory_bound(
             masked_softmax,
             # Without the mask, which would need a second kernel.
             reference=partial(torch.softmax, dim=-1),
+        ),
+        case(
+            "scaled_softmax",
+            lambda: (make(rows, columns), 0.125),
+            lambda x, scale: torch.softmax(x * scale, -1),
+            reference=lambda x, scale, out: torch.softmax(x * scale, -1, out=out),
         ),
     ]
 
@@ -389,6 +399,49 @@ def _caches(dtype: torch.dtype) -> Iterator[KernelCase]:
             dtype=dtype,
             out_dtype=dtype,
             flops=4 * queries * HEAD_SIZE * sum(map(math.prod, zip(tokens, counts, strict=True))),
+        )
+
+
+def _sampling() -> Iterator[KernelCase]:
+    """Tokens of one request and of a batch, by the filters of usual requests."""
+
+    def kept(
+        logits: torch.Tensor, top_k: int, top_p: float
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The probabilities, the largest first, which of them are kept, and their tokens."""
+        largest, tokens = logits.topk(top_k) if top_k else logits.sort(descending=True)
+        probabilities = largest.softmax(-1)
+        before = probabilities.cumsum(-1) - probabilities
+        return probabilities, before < top_p, tokens
+
+    def last(logits: torch.Tensor, top_k: int, top_p: float, *_: Any) -> torch.Tensor:
+        _, is_kept, tokens = kept(logits, top_k, top_p)
+        return tokens.masked_fill(~is_kept, -1).amax(-1)
+
+    def reference(
+        logits: torch.Tensor, top_k: int, top_p: float, *_: Any, out: torch.Tensor
+    ) -> torch.Tensor:
+        probabilities, is_kept, tokens = kept(logits, top_k, top_p)
+        drawn = torch.multinomial(probabilities.masked_fill(~is_kept, 0), 1)
+        return torch.gather(tokens, 1, drawn, out=out.unsqueeze(1))
+
+    for rows, top_k, top_p in ((1, 50, 0.9), (16, 50, 0.9), (1, 0, 0.9)):
+
+        def inputs(rows: int = rows, top_k: int = top_k, top_p: float = top_p) -> tuple[Any, ...]:
+            logits = 3 * torch.randn(rows, VOCABULARY)
+            seeds = torch.full((rows,), SEED_OF_THE_LAST)
+            return logits, top_k, top_p, SEED_OF_THE_LAST, 0, False, None, None, seeds
+
+        filters = f"top {top_k} and {top_p}" if top_k else f"top {top_p}"
+        yield KernelCase(
+            operator="top_k_top_p_sampling_from_logits",
+            inputs=inputs,
+            exact=last,
+            reference=reference,
+            title=f"float32, {rows} row{'s' * (rows > 1)}, {filters}",
+            size=rows,
+            dtype=torch.float32,
+            out_dtype=torch.int64,
         )
 
 

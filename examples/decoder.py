@@ -21,6 +21,7 @@ LAYERS, HEADS, CACHED_HEADS, HEAD_SIZE = 2, 8, 2, 16
 HIDDEN, INTERMEDIATE, VOCABULARY, POSITIONS = 64, 160, 101, 128
 BLOCK_SIZE, BLOCKS = 8, 64  # of the cache, in tokens and in total
 EPS = 1e-5
+TOP_K, TOP_P = 40, 0.9  # of random tokens
 SIZES = (HEADS * HEAD_SIZE, CACHED_HEADS * HEAD_SIZE, CACHED_HEADS * HEAD_SIZE)  # of q, k and v
 
 
@@ -187,16 +188,16 @@ def expected_logits(weights: Weights, tokens: Sequence[int]) -> torch.Tensor:
     return functional.linear(functional.rms_norm(x[-1], (HIDDEN,), weights.norm, EPS), weights.head)
 
 
-def choose(logits: torch.Tensor, slot: int | None, generator: torch.Generator | None) -> list[int]:
-    """The likeliest token of each row; with a generator, a random one."""
+def choose(
+    logits: torch.Tensor, slot: int | None, seeds: torch.Tensor | None, step: int
+) -> list[int]:
+    """The likeliest token of each row; with seeds of the rows, a random one of the likely ones."""
     tokens = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
-    if generator is None:
+    if seeds is None:
         run("argmax", slot, logits, 1, tokens)
-        return list(map(int, tokens))
-    likely = torch.empty_like(logits)
-    run("softmax", slot, logits, 1, likely)
-    tokens = tokens.unsqueeze(1)
-    run("multinomial", slot, likely, 1, generator=generator, out=tokens)
+    else:
+        filters = {"top_k": TOP_K, "top_p": TOP_P, "seed": 0, "offset": step, "seeds": seeds}
+        run("top_k_top_p_sampling_from_logits", slot, logits, **filters, out=tokens)
     return list(map(int, tokens))
 
 
@@ -219,19 +220,20 @@ def generate(
 ) -> tuple[list[list[int]], float]:
     """The tokens of each prompt and what follows, and the largest difference of a logit.
 
-    The likeliest token follows; with a ``seed``, a random one.
+    The likeliest token follows; with a ``seed``, a random one of the likely ones. Each request has
+    its own seed, from this one on, so that its tokens do not depend on the others.
     """
-    generator = None
+    seeds = None
     if seed is not None:
-        generator = torch.Generator(weights.head.device).manual_seed(seed)
+        seeds = torch.arange(seed, seed + len(prompts), device=weights.head.device)
     decoder = Decoder(weights, slot)
     batch = batch_of(prompts, steps)
     difference = 0.0
-    for _ in range(steps):
+    for step in range(steps):
         logits = decoder.logits(batch)
         exact = torch.stack([expected_logits(weights, request.tokens) for request in batch])
         difference = max(difference, float((logits - exact).abs().max()))
-        for request, token in zip(batch, choose(logits, slot, generator), strict=True):
+        for request, token in zip(batch, choose(logits, slot, seeds, step), strict=True):
             request.tokens.append(token)
     return [request.tokens for request in batch], difference
 

@@ -28,8 +28,11 @@ def row_operator(
     floats: Sequence[str] = (),
     with_rows: Sequence[str] = ("input", "out"),
     kernels_of: str | None = None,
+    fixed: Mapping[str, int] | None = None,
 ) -> Operator:
     """Define an operator of ``tensors``, of which those of ``with_rows`` are split into rows.
+
+    ``fixed`` are more constants of all variants.
 
     For each type, the variants for rows without gaps come first, and one for any strides comes
     last.
@@ -58,7 +61,7 @@ def row_operator(
                 name=f"{data_type.removeprefix('k').lower()}_{name}",
                 kernel=kernel,
                 types=passed,
-                constants=constants,
+                constants={**constants, **(fixed or {})},
                 data_types={"data_type": [data_type]},
                 divisible=(*tensors, "columns", *rows_apart) if aligned else (),
                 when=when,

@@ -16,9 +16,10 @@ function(infini_ops_find_unselected result)
   foreach(users "product;gemm;linear;matmul;scaled_dot_product_attention;${flash}"
       "attention;scaled_dot_product_attention;${flash}" "flash_attention;${flash}"
       "blas;gemm;linear;matmul"
-      "cache;reshape_and_cache;reshape_and_cache_flash" "convert;cast;cat" "copy;cast;cat"
+      "cache;reshape_and_cache;reshape_and_cache_flash"
+      "convert;cast;cat;top_k_top_p_sampling_from_logits" "copy;cast;cat"
       "gated;gelu_and_mul;gelu_tanh_and_mul;silu_and_mul;swiglu"
-      "norm;add_rms_norm;fused_add_rms_norm;rms_norm")
+      "norm;add_rms_norm;fused_add_rms_norm;rms_norm" "softmax;causal_softmax;scaled_softmax")
     list(POP_FRONT users shared)
     list(REMOVE_ITEM users "" ${unselected})
     if(NOT users)

@@ -82,7 +82,9 @@ bool AllTensors(const Invocation& call, const Function& holds) {
 }
 
 bool HasTypes(const Invocation& call, const DataTypes& types, const Requirements& requirements) {
-  const DataType type = call.out().data_type();
+  const std::size_t out = call.FirstWritten();
+  // If that is an index, the first input has the type of the others.
+  const DataType type = call.tensor(requirements.indices >> out & 1 ? 0 : out).data_type();
   return types.Has(type) && AllTensors(call, [&](std::size_t i, const Tensor& tensor) {
            if (requirements.indices >> i & 1) return kIndexTypes.Has(tensor.data_type());
            if (tensor.data_type() == type) return true;
@@ -191,6 +193,24 @@ bool HasHalves(const Tensor& input, const Tensor& out) {
          std::equal(out.shape().begin(), out.shape().end() - 1, input.shape().begin());
 }
 
+bool IsSampling(const Invocation& call) {
+  // The sum of as many weights of 40 bits fits into 64 bits.
+  constexpr std::int64_t most_tokens = std::int64_t{1} << 22;
+  const Tensor& logits = call.tensor(0);
+  if (logits.dimensions() != 2) return false;
+  const std::int64_t batch = logits.shape()[0];
+  const std::int64_t vocabulary = logits.shape()[1];
+  for (const std::size_t i : {6, 7, 8, 9}) {
+    if (call.arguments[i].tag != Argument::Tag::kNone && !HasShape(call.tensor(i), {batch})) {
+      return false;
+    }
+  }
+  const Argument& top_ps = call.arguments[7];
+  const auto top_p = call.arguments[2].scalar.To<double>();
+  return vocabulary <= most_tokens && (vocabulary > 0 || batch == 0) && 0 <= top_p && top_p <= 1 &&
+         (top_ps.tag == Argument::Tag::kNone || call.tensor(7).data_type() == DataType::kFloat32);
+}
+
 bool Meets(const Invocation& call, Condition condition) {
   switch (condition) {
     case Condition::kNone:
@@ -206,6 +226,8 @@ bool Meets(const Invocation& call, Condition condition) {
                              call.arguments[1].scalar.To<std::int64_t>(), call.out());
     case Condition::kCausalRows:
       return HasCausalRows(call.tensor(0), call.out());
+    case Condition::kRows:
+      return HaveSameShape(call.tensor(0), call.out()) && call.out().dimensions() > 0;
     case Condition::kNorm:
       return IsNorm(call.tensor(0), call.tensor(1), call.out());
     case Condition::kAddNorm:
@@ -230,6 +252,8 @@ bool Meets(const Invocation& call, Condition condition) {
       return VarlenAttentionOf(call, nullptr);
     case Condition::kCachedAttention:
       return CachedAttentionOf(call, nullptr);
+    case Condition::kSampling:
+      return IsSampling(call);
   }
   return false;
 }

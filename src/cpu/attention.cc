@@ -52,7 +52,6 @@ constexpr std::int64_t kBlockRows = 128;
 // 16 rows and 1024 keys then took 0.9 of torch's time, and packed 1.5.
 constexpr std::int64_t kFewRows = 16;
 
-constexpr std::int64_t kMostLanes = 16;
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 constexpr std::int64_t RoundUp(std::int64_t count, std::int64_t step) {

@@ -15,6 +15,13 @@
 #include "cpu/half.h"
 #include "cpu/isa.h"
 
+namespace infini::ops::cpu {
+
+// Lanes of float32 in the widest vectors.
+inline constexpr std::int64_t kMostLanes = 16;
+
+}  // namespace infini::ops::cpu
+
 // An expression for a kernel in the namespace of the active instruction set.
 #ifdef __x86_64__
 #define INFINI_OPS_KERNEL(...)                                         \

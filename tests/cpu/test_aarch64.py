@@ -40,6 +40,7 @@ from native_operands import (  # noqa: E402
     tolerance,
     wide,
 )
+from sampling_examples import exact_tokens  # noqa: E402
 
 # `assert_close` would import torch.distributed.tensor, as in tests/ops/conftest.py.
 torch.testing._comparison._HAS_DTENSOR = False
@@ -223,6 +224,12 @@ def operands(
         case "causal_softmax":
             last = rows[: min(1, length)]  # sees all elements
             return {"input": last}, torch.softmax(wide(last), -1)
+        case "scaled_softmax":
+            return {"input": rows, "scale": -0.5}, torch.softmax(wide(rows) * -0.5, -1)
+        case "top_k_top_p_sampling_from_logits":
+            logits = make(3, length + 1)
+            arguments = {"logits": logits, "top_k": 9, "top_p": 0.9, "seed": length}
+            return arguments, exact_tokens(**arguments)
         case "gemm":
             arguments = {"a": columns, "b": rows, "trans_a": True, "trans_b": True}
             return arguments, wide(columns).t() @ wide(rows).t()
@@ -265,9 +272,20 @@ def test_every_length_up_to_two_vectors(
     for length in range(2 * 16 + 2):
         arguments, exact = operands(name, make, length)
         results = exact if isinstance(exact, dict) else {"out": exact}
+        # Indices have a type of their own.
+        is_index = dtype.is_floating_point and not all(
+            map(torch.is_floating_point, results.values())
+        )
+        out_type = torch.int64 if is_index else dtype
         is_in_place = results.keys() <= arguments.keys()
         (first, (out, expected)), *others = (
-            (each, (arguments.pop(each) if is_in_place else make(*values.shape), values.to(dtype)))
+            (
+                each,
+                (
+                    arguments.pop(each) if is_in_place else make(*values.shape).to(out_type),
+                    values.to(out_type),
+                ),
+            )
             for each, values in results.items()
         )
         example = Example(

@@ -115,6 +115,11 @@ def exact_causal_softmax(x: Array) -> Array:
     return powers / powers.sum(-1, keepdims=True)
 
 
+def exact_scaled_softmax(x: Array, scale: float) -> Array:
+    powers = np.exp((x - x.max(-1, keepdims=True)) * scale)
+    return powers / powers.sum(-1, keepdims=True)
+
+
 def gated_halves(x: Array, activation: Callable[[Array], Array]) -> Array:
     first, second = np.split(x, 2, -1)
     return activation(first) * second
@@ -173,6 +178,7 @@ class Operator:
     keywords: tuple[tuple[str, Any], ...] = ()
     as_list: bool = False
     outs: tuple[str, ...] = ("out",)
+    has_indices: bool = False  # its results, of a type of their own
     in_place: tuple[int, ...] = ()
     """The places of the operands that are written if there are no outs."""
 
@@ -249,6 +255,7 @@ OPERATORS = (
     ),
     Operator("rotary_embedding", rotated, exact_rotary_embedding, SMALL_FLOATS, in_place=(1, 2)),
     Operator("silu_and_mul", halves, lambda x: gated_halves(x, exact_silu), SMALL_FLOATS),
+    Operator("scaled_softmax", lambda make: (make(5, 33), 0.25), exact_scaled_softmax),
     Operator(
         "scaled_dot_product_attention",
         lambda make: (make(20, 33) / 16, make(40, 33), make(40, 17)),
@@ -257,6 +264,13 @@ OPERATORS = (
         keywords=(("scale", 1.0),),
     ),
     Operator("swiglu", matrices, lambda x, gate: x * exact_silu(gate)),
+    Operator(
+        "top_k_top_p_sampling_from_logits",
+        lambda make: (make(5, 33), 1, 0.5, 0),
+        lambda x, *_: x.argmax(-1),
+        SMALL_FLOATS,
+        has_indices=True,
+    ),
 )
 
 
@@ -322,9 +336,10 @@ def test_result(operator: Operator, dtype: str, layout: Callable[[Array], Array]
     ]
     with np.errstate(all="ignore"):
         exact = operator.exact(*map(wide, inputs))
-    results = [each.astype(dtype) for each in (exact if isinstance(exact, tuple) else (exact,))]
+    out_type = "int64" if operator.has_indices else dtype
+    results = [each.astype(out_type) for each in (exact if isinstance(exact, tuple) else (exact,))]
     outs = [inputs[place] for place in operator.in_place] or [
-        layout(np.full(each.shape, GARBAGE).astype(dtype)) for each in results
+        layout(np.full(each.shape, GARBAGE).astype(out_type)) for each in results
     ]
     before = [outside(out) for out in outs] if layout is sliced else []
     arguments = [inputs] if operator.as_list else inputs

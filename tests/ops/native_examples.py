@@ -35,6 +35,12 @@ from native_operands import (
     tolerance,
     wide,
 )
+from sampling_examples import (
+    sampling_examples,
+    scaled_softmax_examples,
+    wrong_sampling,
+    wrong_scaled_softmax,
+)
 
 import torch
 
@@ -874,8 +880,12 @@ OPERATORS = {
     "rotary_embedding": Operator(
         examples=rotary_embedding_examples, wrong=wrong_rotary_embedding, dtypes=COMMON
     ),
+    "scaled_softmax": Operator(examples=scaled_softmax_examples, wrong=wrong_scaled_softmax),
     "silu_and_mul": Operator(
         examples=partial(halves_examples, activation=silu), wrong=wrong_halves, dtypes=COMMON
     ),
     "swiglu": Operator(examples=swiglu_examples, wrong=lambda: wrong_elementwise("input", "gate")),
+    "top_k_top_p_sampling_from_logits": Operator(
+        examples=sampling_examples, wrong=wrong_sampling, dtypes=COMMON
+    ),
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from sampling_examples import exact_tokens
 
 import torch
 
@@ -18,12 +19,11 @@ OPERATORS = (
     "fused_add_rms_norm",
     "index_select",
     "linear",
-    "multinomial",
     "reshape_and_cache_flash",
     "rms_norm",
     "rotary_embedding",
     "silu_and_mul",
-    "softmax",
+    "top_k_top_p_sampling_from_logits",
 )
 STEPS = 32
 # Of logits of about 1, computed in this precision in 2 layers.
@@ -57,14 +57,23 @@ def test_tokens(example: ModuleType, dtype: torch.dtype, slot: int, seed: int | 
     assert [len(each) for each in sequences] == [len(each) + STEPS for each in example.PROMPTS]
     if dtype is not torch.float32:
         return  # rounding can exchange two tokens that are nearly as likely
-    generator = None if seed is None else torch.Generator().manual_seed(seed)
     expected = [list(each) for each in example.PROMPTS]
-    for _ in range(STEPS):
+    for step in range(STEPS):
         logits = torch.stack([example.expected_logits(weights, tokens) for tokens in expected])
-        if generator is None:
+        if seed is None:
             chosen = logits.argmax(1)
         else:
-            chosen = torch.multinomial(logits.softmax(1), 1, generator=generator).squeeze(1)
+            seeds = torch.arange(seed, seed + len(expected))
+            filters = example.TOP_K, example.TOP_P
+            chosen = exact_tokens(logits, *filters, 0, offset=step, seeds=seeds)
         for tokens, token in zip(expected, chosen.tolist(), strict=True):
             tokens.append(token)
     assert sequences == expected
+
+
+def test_a_request_has_its_random_tokens_in_any_batch(example: ModuleType) -> None:
+    weights = example.Weights(torch.float32, "cpu")
+    together, _ = example.generate(weights, example.PROMPTS, STEPS, seed=7)
+    for i, prompt in enumerate(example.PROMPTS):
+        alone, _ = example.generate(weights, [prompt], STEPS, seed=7 + i)
+        assert alone == [together[i]]

@@ -55,6 +55,10 @@ BATCHED: dict[str, Callable[[Maker], Batch]] = {
     "gelu_tanh_and_mul": activations,
     "rotary_embedding": rotations,
     "causal_softmax": lambda make: ({each: make(ROWS, 5, 1037) for each in ("input", "out")}, {}),
+    "scaled_softmax": lambda make: (
+        {each: make(ROWS, 1037) for each in ("input", "out")},
+        {"scale": -0.7},
+    ),
 }
 
 

@@ -80,8 +80,21 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "enable_gqa": False,
         "out": None,
     },
+    "scaled_softmax": {"input": None, "scale": None, "out": None},
     "silu_and_mul": {"input": None, "out": None},
     "swiglu": {"input": None, "gate": None, "out": None},
+    "top_k_top_p_sampling_from_logits": {
+        "logits": None,
+        "top_k": None,
+        "top_p": None,
+        "seed": None,
+        "offset": 0,
+        "joint": False,
+        "top_ks": None,
+        "top_ps": None,
+        "seeds": None,
+        "out": None,
+    },
 }
 
 Record = dict[str, Any]

@@ -37,6 +37,7 @@ from native_operands import (  # noqa: E402
     tolerance,
     wide,
 )
+from sampling_examples import exact_tokens  # noqa: E402
 from triton.runtime import interpreter  # noqa: E402
 
 import torch  # noqa: E402
@@ -46,6 +47,9 @@ from tests.triton.recorded_calls import LOG, Calls, Record  # noqa: E402
 TARGET = 90
 # Attention that takes seconds. Other examples differ in size only.
 LEFT_OUT = ("16 queries", "17 queries", "140 queries")
+# Sampling takes a second for each row: one example of each kind, in one type.
+SAMPLING = "top_k_top_p_sampling_from_logits"
+SAMPLED = ("plain", "int32", "transposed", "numbers of rows", "ties of two", "hostile, top 3")
 FORMATS = {"i32": "<i", "i64": "<q", "fp32": "<f"}
 
 
@@ -145,6 +149,8 @@ def examples(operator: str) -> Iterator[tuple[torch.dtype, Example]]:
             # Which differ by type only in how they are converted, and take seconds.
             is_large = example.title.partition(",")[0] == "large"
             is_repeated = is_large and dtype is not torch.float16
+            if operator == SAMPLING:
+                is_repeated = dtype is not torch.float16 or not example.title.startswith(SAMPLED)
             if not is_repeated and not example.title.startswith(LEFT_OUT):
                 yield dtype, example
         for example in ALIGNED.get(operator, lambda _: iter(()))(dtype):
@@ -215,6 +221,34 @@ def aligned_causal_softmax(dtype: torch.dtype) -> Iterator[Example]:
             out=make(2, rows, columns),
             expected=torch.softmax(seen, -1).masked_fill(hidden, 0).to(dtype),
             tolerance=tolerance(dtype, ulps=128),
+        )
+
+
+def aligned_scaled_softmax(dtype: torch.dtype) -> Iterator[Example]:
+    make = Maker(dtype, -8, 8)
+    for columns, scale in product(ROW_SIZES, (0.3, -2.0, 0.0)):
+        x = make(3, columns)
+        if columns > 4096 and scale > 0:
+            x[0, :5000] = -INFINITY  # whole blocks of nothing
+        yield Example(
+            title=f"{columns} aligned columns times {scale}",
+            arguments={"input": x, "scale": scale},
+            out=make(3, columns),
+            expected=torch.softmax(wide(x) * scale, -1).to(dtype),
+            tolerance=tolerance(dtype, ulps=128),
+        )
+
+
+def aligned_sampling(dtype: torch.dtype) -> Iterator[Example]:
+    make = Maker(dtype, -3, 3)
+    for columns, top_k, top_p in ((48, 9, 0.8), (4112, 9, 1.0), (4112, 0, 0.8)):
+        logits = make(1, columns)
+        expected = exact_tokens(logits, top_k, top_p, 5)
+        yield Example(
+            title=f"{columns} aligned columns, top {top_k} and {top_p}",
+            arguments={"logits": logits, "top_k": top_k, "top_p": top_p, "seed": 5},
+            out=torch.zeros_like(expected),
+            expected=expected,
         )
 
 
@@ -422,7 +456,9 @@ ALIGNED: dict[str, Callable[[torch.dtype], Iterator[Example]]] = {
     "rms_norm": aligned_rms_norm,
     "rotary_embedding": more_of_rotary_embedding,
     "scaled_dot_product_attention": more_of_attention,
+    "scaled_softmax": aligned_scaled_softmax,
     "swiglu": aligned_swiglu,
+    SAMPLING: aligned_sampling,
 }
 
 

@@ -23,8 +23,9 @@ HERE = Path(__file__).parent
 CAPABILITIES = {80: "8.0", 90: "9.0"}
 PLACES = {"input": 1, "a": 1, "other": 2, "gate": 2, "weight": 2, "b": 2, "out": 8}
 PLACES |= {"query": 1, "key": 2, "value": 3, "positions": 4, "slot_mapping": 4}
+PLACES |= {"logits": 1, "top_ks": 2, "top_ps": 3, "seeds": 4}
 PLACES |= {"cos_sin_cache": 5, "key_cache": 5, "value_cache": 6, "attn_mask": 7}
-INDICES = ("positions", "slot_mapping")
+INDICES = ("positions", "slot_mapping", "top_ks", "seeds")
 
 Json = dict[str, Any]
 
@@ -210,6 +211,16 @@ def attention(
     return call("scaled_dot_product_attention", dtype, **given)
 
 
+def sampling(logits: Any, index: str = "int64", dtype: str = "float32", **options: Any) -> Json:
+    """For a batch of eight rows."""
+    given = {"logits": logits, "top_k": 50, "top_p": 0.5, "seed": -7, "out": (8,), **options}
+    request = call("top_k_top_p_sampling_from_logits", dtype, **given)
+    for name in ("top_ks", "seeds", "out"):
+        if name in given:
+            request["arguments"][name]["dtype"] = index
+    return request
+
+
 def with_bool_mask(request: Json) -> Json:
     request["arguments"]["attn_mask"]["dtype"] = "bool"
     return request
@@ -275,6 +286,54 @@ DISPATCH = {
     "softmax of long rows": case(softmax(5, 32768), "float32_loop", 5, inner_rows=5),
     "softmax of columns": case(
         softmax(16, 64, strides=(1, 16)), "float32_strided", 16, input_column=16
+    ),
+    "scaled softmax": case(
+        call("scaled_softmax", "float16", input=(33, 128), scale=-0.5, out=(33, 128)),
+        "float16_row128",
+        3,
+        rows=33,
+        columns=128,
+        sign=-1.0,
+        scale=0.5,
+    ),
+    "scaled softmax times 0 of odd rows": case(
+        call("scaled_softmax", "float32", input=(33, 130), scale=0.0, out=(33, 130)),
+        "float32_strided",
+        33,
+        sign=0.0,
+        scale=1.0,
+    ),
+    "sampling": case(
+        sampling((8, 128_000), offset=3),
+        "float32_aligned",
+        8,
+        columns=128_000,
+        logits_row=128_000,
+        top_k=50,
+        top_p=0.5,
+        seed=-7,
+        offset=3,
+        is_joint=0,
+        top_ks_size=0,
+        has_top_ps=0,
+        seeds_size=0,
+        out_size=8,
+    ),
+    "sampling by numbers of rows": case(
+        sampling((8, 99), "int32", top_ks=(8,), top_ps=(8,), seeds=((8,), (2,)), joint=True),
+        "float32_strided",
+        8,
+        is_joint=1,
+        top_ks_size=4,
+        top_ks_row=1,
+        top_ps_row=1,
+        seeds_size=4,
+        seeds_row=2,
+        out_size=4,
+        out_row=1,
+    ),
+    "sampling of columns": case(
+        sampling(((8, 64), (1, 8)), dtype="bfloat16"), "bfloat16_strided", 8, logits_column=8
     ),
     "swiglu": case(
         swiglu("float16", input=(8, 512), gate=(8, 512), out=(8, 512)),

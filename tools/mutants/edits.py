@@ -60,7 +60,7 @@ LOST_STRIDES = (
 WRONG_NATIVE_KERNELS = (
     (
         "the rows of causal_softmax see the next one's keys",
-        "src/cpu/causal_softmax.cc",
+        "src/cpu/softmax.cc",
         "const std::int64_t visible = size - rows + row % rows + 1;",
         "const std::int64_t visible = size - rows + (row + 1) % rows + 1;",
     ),
@@ -150,6 +150,24 @@ WRONG_NATIVE_KERNELS = (
         "0 * heads.element_stride * static_cast",
     ),
     (
+        "scaled_softmax takes a negative number for a positive one",
+        "src/cpu/softmax_kernels.h",
+        "const C sign = scale < 0 ? C{-1}",
+        "const C sign = scale < 0 ? C{1}",
+    ),
+    (
+        "all rows of a sampling have the random number of the first one",
+        "src/cpu/top_k_top_p_sampling_from_logits.cc",
+        "seeds ? 0 : static_cast<std::uint64_t>(i));",
+        "0);",
+    ),
+    (
+        "joint filters of a sampling are applied one after the other",
+        "src/cpu/top_k_top_p_sampling_from_logits.cc",
+        " || (draw.is_joint && draw.top_p < 1);",
+        ";",
+    ),
+    (
         "rotary_embedding takes the position after the last one",
         "src/cpu/rotary_embedding.cc",
         "position < size) continue;",
@@ -160,13 +178,13 @@ WRONG_NATIVE_KERNELS = (
 LOST_MAXIMA = (
     (
         "causal_softmax ignores the third of its maxima",
-        "src/cpu/causal_softmax_kernels.h",
+        "src/cpu/softmax_kernels.h",
         "Max<C>(largest[2], largest[3])",
         "largest[3]",
     ),
     (
         "causal_softmax ignores the fourth of its maxima",
-        "src/cpu/causal_softmax_kernels.h",
+        "src/cpu/softmax_kernels.h",
         "Max<C>(largest[2], largest[3])",
         "largest[2]",
     ),

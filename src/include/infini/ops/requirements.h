@@ -67,6 +67,7 @@ enum class Condition : std::uint8_t {
   kBroadcast,      // the input broadcasts to the shape of `out`
   kConcatenation,  // `out` has the shape of the tensors concatenated along a dimension
   kCausalRows,     // matrices with no more rows than columns
+  kRows,           // an out of the input's shape, which has a dimension
   kNorm,           // a weight for each element of the last dimension
   kAddNorm,        // the same, with a residual of the input's shape
   kHalves,         // `out` has the shape of the input with half of its last dimension
@@ -79,6 +80,7 @@ enum class Condition : std::uint8_t {
   kAttention,  // see core/attention.h
   kVarlenAttention,
   kCachedAttention,
+  kSampling,  // logits, numbers for each row and tokens
 };
 
 struct Requirement {

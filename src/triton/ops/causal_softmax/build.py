@@ -2,4 +2,4 @@
 
 from codegen.triton.rows import row_operator
 
-OPERATOR = row_operator("causal_softmax", ("input", "out"))
+OPERATOR = row_operator("softmax", ("input", "out"), fixed={"sign": 1, "scale": 1, "CAUSAL": True})
