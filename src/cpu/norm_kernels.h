@@ -110,9 +110,9 @@ inline INFINI_OPS_INLINE Computed<T> ScaleOf(const Source& source, std::int64_t 
   using C = Computed<T>;
   constexpr std::int64_t block = 1024;
   C sum = 0;
-  std::int64_t begin = 0;
-  for (; count - begin > block; begin += block) sum += SumOfBlock<T>(source, begin, begin + block);
-  sum += SumOfBlock<T>(source, begin, count);
+  for (std::int64_t begin = 0; begin < count; begin += block) {
+    sum += SumOfBlock<T>(source, begin, count - begin < block ? count : begin + block);
+  }
   return 1 / std::sqrt(sum / static_cast<C>(count) + static_cast<C>(eps));
 }
 
