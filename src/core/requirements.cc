@@ -10,6 +10,7 @@
 
 #include "core/attention.h"
 #include "core/concatenation.h"
+#include "core/experts.h"
 #include "core/product.h"
 #include "core/rotary.h"
 
@@ -230,6 +231,8 @@ bool Meets(const Invocation& call, Condition condition) {
       return VarlenAttentionOf(call, nullptr);
     case Condition::kCachedAttention:
       return CachedAttentionOf(call, nullptr);
+    case Condition::kTopkGating:
+      return IsTopkGating(call);
   }
   return false;
 }

@@ -3,32 +3,19 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cpu/elements.h"
-#include "cpu/kernels.h"
 #include "cpu/rows.h"
+#include "cpu/softmax.h"
 #include "infini/ops/tensor.h"
 
-#define INFINI_OPS_KERNELS "cpu/causal_softmax_kernels.h"
-#include "cpu/for_each_isa.h"
-
 namespace infini::ops {
-namespace {
-
-// Lanes of float32 in the widest vectors.
-constexpr std::int64_t kMostLanes = 16;
-
-}  // namespace
 
 template <>
 struct Operator<CausalSoftmax, Device::Type::kCpu, 0> {
   static void Run(const Tensor& input, const Tensor& out) {
-    const auto normalize = cpu::WithFloatType(out.data_type(), [](auto* element) {
-      return INFINI_OPS_KERNEL(SoftmaxRow<ElementOf<decltype(element)>>);
-    });
+    const cpu::SoftmaxFunction normalize = cpu::SoftmaxOf(out.data_type());
     const auto element_size = static_cast<std::int64_t>(DataTypeSize(out.data_type()));
     const std::int64_t size = out.shape()[out.dimensions() - 1];
     const std::int64_t rows = out.shape()[out.dimensions() - 2];
-    const auto powers_bytes = (size + kMostLanes) * static_cast<std::int64_t>(sizeof(double));
     const auto loop = [&](std::int64_t row, const void* const* inputs, void* const* outs,
                           void* powers) {
       const std::int64_t visible = size - rows + row % rows + 1;
@@ -36,7 +23,7 @@ struct Operator<CausalSoftmax, Device::Type::kCpu, 0> {
       std::memset(static_cast<char*>(outs[0]) + visible * element_size, 0,
                   static_cast<std::size_t>((size - visible) * element_size));
     };
-    cpu::ForEachRow({&input}, {&out}, powers_bytes, loop);
+    cpu::ForEachRow({&input}, {&out}, cpu::SoftmaxScratch(size), loop);
   }
 };
 

@@ -1,4 +1,4 @@
-// The inner loops of causal_softmax.cc, once per instruction set: see for_each_isa.h.
+// The inner loops of softmax.cc, once per instruction set: see for_each_isa.h.
 
 namespace infini::ops::cpu::INFINI_OPS_ISA {
 

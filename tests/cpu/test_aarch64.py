@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "ops"))
 from attention_examples import exact_attention  # noqa: E402
 from flash_examples import ends, exact_cached, exact_varlen  # noqa: E402
+from moe_examples import exact_choice, token_expert_indices  # noqa: E402
 from native_caches import exact_flash_caches, exact_paged_caches  # noqa: E402
 from native_examples import OPERATORS, exact_rotation, gelu, gelu_tanh, silu  # noqa: E402
 from native_operands import (  # noqa: E402
@@ -160,6 +161,7 @@ def operands(
     """The arguments of a call with a dimension of this length, and the exact results.
 
     The results are those of ``out``, or by name; an argument of such a name is written in place.
+    Those in float64 or int64 are for outs of the type of the arguments, others for one of their own.
     """
     x, y = make(length), make(length)
     rows, columns = make(5, length), make(length, 3)
@@ -220,6 +222,14 @@ def operands(
                 name: exact_rotation(positions, each, size, cache, **kept)
                 for name, each in heads.items()
             }
+        case "topk_softmax":
+            exact = torch.softmax(wide(rows), -1)
+            weights, experts = exact_choice(exact, wide(rows), min(3, length), renormalize=False)
+            return {"gating_output": rows}, {
+                "topk_weights": weights.float(),
+                "topk_indices": experts.int(),
+                "token_expert_indices": token_expert_indices(*experts.shape).int(),
+            }
         case "causal_softmax":
             last = rows[: min(1, length)]  # sees all elements
             return {"input": last}, torch.softmax(wide(last), -1)
@@ -259,15 +269,26 @@ def test_every_length_up_to_two_vectors(
 ) -> None:
     maker = Maker(dtype)
 
-    def make(*shape: int) -> torch.Tensor:
+    def make(*shape: int, maker: Maker = maker) -> torch.Tensor:
         return maker(*shape[:-1], shape[-1] * step)[..., ::step]
 
     for length in range(2 * 16 + 2):
         arguments, exact = operands(name, make, length)
-        results = exact if isinstance(exact, dict) else {"out": exact}
+        results = {
+            each: values.to(dtype) if values.dtype in (torch.float64, torch.int64) else values
+            for each, values in (exact if isinstance(exact, dict) else {"out": exact}).items()
+        }
         is_in_place = results.keys() <= arguments.keys()
         (first, (out, expected)), *others = (
-            (each, (arguments.pop(each) if is_in_place else make(*values.shape), values.to(dtype)))
+            (
+                each,
+                (
+                    arguments.pop(each)
+                    if is_in_place
+                    else make(*values.shape, maker=Maker(values.dtype)),
+                    values,
+                ),
+            )
             for each, values in results.items()
         )
         example = Example(

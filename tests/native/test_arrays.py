@@ -162,6 +162,14 @@ def exact_varlen(query: Array, key: Array, value: Array, *lengths: Any) -> Array
     return np.concatenate(outs)
 
 
+def exact_topk(scores: Array) -> tuple[Array, ...]:
+    """Return the softmax of the three largest scores of each row, and what tells where they are."""
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    experts = np.argsort(-scores, -1, kind="stable")[:, :3]
+    weights = np.take_along_axis(powers / powers.sum(-1, keepdims=True), experts, -1)
+    return weights, experts, np.arange(experts.size).reshape(3, -1).T
+
+
 @dataclass(frozen=True)
 class Operator:
     """How to call one operator, and its exact result in float64 or int64."""
@@ -175,6 +183,8 @@ class Operator:
     outs: tuple[str, ...] = ("out",)
     in_place: tuple[int, ...] = ()
     """The places of the operands that are written if there are no outs."""
+    out_dtypes: tuple[str, ...] = ()
+    """Of the outs, if that is not the type of the operands."""
 
 
 OPERATORS = (
@@ -257,6 +267,14 @@ OPERATORS = (
         keywords=(("scale", 1.0),),
     ),
     Operator("swiglu", matrices, lambda x, gate: x * exact_silu(gate)),
+    Operator(
+        "topk_softmax",
+        matrix,
+        exact_topk,
+        SMALL_FLOATS,
+        outs=("topk_weights", "topk_indices", "token_expert_indices"),
+        out_dtypes=("float32", "int32", "int64"),
+    ),
 )
 
 
@@ -322,9 +340,11 @@ def test_result(operator: Operator, dtype: str, layout: Callable[[Array], Array]
     ]
     with np.errstate(all="ignore"):
         exact = operator.exact(*map(wide, inputs))
-    results = [each.astype(dtype) for each in (exact if isinstance(exact, tuple) else (exact,))]
+    every = exact if isinstance(exact, tuple) else (exact,)
+    dtypes = operator.out_dtypes or (dtype,) * len(every)
+    results = [each.astype(own) for each, own in zip(every, dtypes, strict=True)]
     outs = [inputs[place] for place in operator.in_place] or [
-        layout(np.full(each.shape, GARBAGE).astype(dtype)) for each in results
+        layout(np.full(each.shape, GARBAGE).astype(each.dtype)) for each in results
     ]
     before = [outside(out) for out in outs] if layout is sliced else []
     arguments = [inputs] if operator.as_list else inputs

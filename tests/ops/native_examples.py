@@ -14,6 +14,7 @@ from typing import Any
 
 from attention_examples import attention_examples, wrong_attention
 from flash_examples import cached_examples, varlen_examples, wrong_cached, wrong_varlen
+from moe_examples import topk_examples, wrong_topk
 from native_caches import (
     reshape_and_cache_examples,
     reshape_and_cache_flash_examples,
@@ -876,6 +877,9 @@ OPERATORS = {
     ),
     "silu_and_mul": Operator(
         examples=partial(halves_examples, activation=silu), wrong=wrong_halves, dtypes=COMMON
+    ),
+    "topk_softmax": Operator(
+        examples=partial(topk_examples, function="softmax"), wrong=wrong_topk, dtypes=COMMON
     ),
     "swiglu": Operator(examples=swiglu_examples, wrong=lambda: wrong_elementwise("input", "gate")),
 }

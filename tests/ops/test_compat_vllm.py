@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from flash_examples import ends, exact_varlen
+from moe_examples import exact_choice, token_expert_indices
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.library import infer_schema
@@ -172,6 +173,20 @@ class TestFunctions:
             assert torch.equal(key_cache[block, :, :, offset].flatten(1), key[token])
             assert torch.equal(value_cache[block, ..., offset], value[token])
         assert key_cache.count_nonzero() == value_cache.count_nonzero() == 2 * key[0].numel()
+
+    @pytest.mark.operators("topk_softmax")
+    @pytest.mark.parametrize("has_bias", [True, False])
+    def test_topk_softmax(self, dtype: torch.dtype, has_bias: bool) -> None:
+        scores = torch.randn(5, 16).to(dtype)
+        bias = torch.rand(16) if has_bias else None
+        weights, experts, numbers = torch.full((5, 3), 7.0), *torch.full((2, 5, 3), 7)
+        vllm.topk_softmax(weights, experts, numbers, scores, True, bias)
+        exact = torch.softmax(scores.double(), -1)
+        keys = scores.double() if bias is None else exact + bias
+        expected, chosen = exact_choice(exact, keys, 3, renormalize=True)
+        assert_near(weights, expected)
+        assert torch.equal(experts, chosen)
+        assert torch.equal(numbers, token_expert_indices(5, 3))
 
 
 @pytest.mark.operators("flash_attn_varlen_func")

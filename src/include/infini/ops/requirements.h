@@ -79,6 +79,7 @@ enum class Condition : std::uint8_t {
   kAttention,  // see core/attention.h
   kVarlenAttention,
   kCachedAttention,
+  kTopkGating,  // see core/experts.h
 };
 
 struct Requirement {

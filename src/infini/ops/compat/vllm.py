@@ -29,6 +29,7 @@ __all__ = [
     "rms_norm",
     "rotary_embedding",
     "silu_and_mul",
+    "topk_softmax",
 ]
 
 
@@ -180,6 +181,21 @@ def flash_attn_varlen_func(
         softmax_lse=lse,
     )
     return out if lse is None else (out, lse)
+
+
+def topk_softmax(
+    topk_weights: torch.Tensor,
+    topk_ids: torch.Tensor,
+    token_expert_indices: torch.Tensor,
+    gating_output: torch.Tensor,
+    renormalize: bool = False,
+    e_score_correction_bias: torch.Tensor | None = None,
+) -> None:
+    """Write the experts of each row of ``gating_output``, and their softmax over all experts."""
+    infini.ops.topk_softmax(
+        *(gating_output, renormalize, e_score_correction_bias),
+        *(topk_weights, topk_ids, token_expert_indices),
+    )
 
 
 # Parameters of vLLM's function that choose among its implementations, whose results are the same.
