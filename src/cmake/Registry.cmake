@@ -13,7 +13,7 @@ function(infini_ops_find_unselected result)
     message(FATAL_ERROR "Selecting the operators failed; the message is above.")
   endif()
   set(flash flash_attn_varlen_func flash_attn_with_kvcache)
-  set(routers topk_softmax)
+  set(routers topk_sigmoid topk_softmax)
   foreach(users "product;gemm;linear;matmul;scaled_dot_product_attention;${flash}"
       "attention;scaled_dot_product_attention;${flash}" "flash_attention;${flash}"
       "blas;gemm;linear;matmul"

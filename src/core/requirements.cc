@@ -233,6 +233,12 @@ bool Meets(const Invocation& call, Condition condition) {
       return CachedAttentionOf(call, nullptr);
     case Condition::kTopkGating:
       return IsTopkGating(call);
+    case Condition::kBlockAlignment:
+      return IsBlockAlignment(call);
+    case Condition::kExpertSum:
+      return IsExpertSum(call);
+    case Condition::kGroupedGemm:
+      return IsGroupedGemm(call);
   }
   return false;
 }

@@ -9,8 +9,12 @@
 
 #include "core/indices.h"
 #include "cpu/convert.h"
+#include "cpu/kernels.h"
 #include "cpu/parallel.h"
 #include "cpu/softmax.h"
+
+#define INFINI_OPS_KERNELS "cpu/routing_kernels.h"
+#include "cpu/for_each_isa.h"
 
 namespace infini::ops::cpu {
 namespace {
@@ -83,9 +87,10 @@ class LargestFinder {
 
 class Router {
  public:
-  Router(const Tensor& scores, bool renormalize, const std::optional<Tensor>& bias,
+  Router(Scoring scoring, const Tensor& scores, bool renormalize, const std::optional<Tensor>& bias,
          const Tensor& weights, const Tensor& experts)
-      : count_(scores.shape()[1]),
+      : scoring_(scoring),
+        count_(scores.shape()[1]),
         chosen_(weights.shape()[1]),
         renormalize_(renormalize),
         scores_(scores),
@@ -113,7 +118,11 @@ class Router {
   void Route(std::int64_t token, Room* room) const {
     const float* const scores = scores_.data() + token * count_;
     float* const probabilities = room->probabilities.data();
-    softmax_(scores, count_, count_, room->scratch.data(), probabilities);
+    if (scoring_ == Scoring::kSoftmax) {
+      softmax_(scores, count_, count_, room->scratch.data(), probabilities);
+    } else {
+      sigmoid_(scores, count_, probabilities);
+    }
     const float* keys = scores;
     if (bias_) {
       for (std::int64_t i = 0; i < count_; ++i) {
@@ -135,7 +144,9 @@ class Router {
   }
 
  private:
+  Scoring scoring_;
   SoftmaxFunction softmax_ = SoftmaxOf(DataType::kFloat32);
+  void (*sigmoid_)(const float*, std::int64_t, float*) = INFINI_OPS_KERNEL(SigmoidRow);
   std::int64_t count_;   // experts
   std::int64_t chosen_;  // of them, for each token
   bool renormalize_;
@@ -147,13 +158,13 @@ class Router {
 
 }  // namespace
 
-void ChooseExperts(const Tensor& scores, bool renormalize, const std::optional<Tensor>& bias,
-                   const Tensor& weights, const Tensor& experts,
+void ChooseExperts(Scoring scoring, const Tensor& scores, bool renormalize,
+                   const std::optional<Tensor>& bias, const Tensor& weights, const Tensor& experts,
                    const Tensor& token_expert_indices) {
   const std::int64_t tokens = weights.shape()[0];
   const std::int64_t chosen = weights.shape()[1];
   if (tokens == 0 || chosen == 0) return;
-  const Router router(scores, renormalize, bias, weights, experts);
+  const Router router(scoring, scores, renormalize, bias, weights, experts);
   const Indices numbers(token_expert_indices);
   // The softmax and the order take about four times as long as one operation per score.
   const std::int64_t grain = kElementsPerThread / (4 * scores.shape()[1]);

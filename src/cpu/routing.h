@@ -7,9 +7,12 @@
 
 namespace infini::ops::cpu {
 
-// As base/topk_softmax.h.
-void ChooseExperts(const Tensor& scores, bool renormalize, const std::optional<Tensor>& bias,
-                   const Tensor& weights, const Tensor& experts,
+// How the scores of a token become weights of experts.
+enum class Scoring { kSoftmax, kSigmoid };
+
+// As base/topk_softmax.h and base/topk_sigmoid.h.
+void ChooseExperts(Scoring scoring, const Tensor& scores, bool renormalize,
+                   const std::optional<Tensor>& bias, const Tensor& weights, const Tensor& experts,
                    const Tensor& token_expert_indices);
 
 }  // namespace infini::ops::cpu

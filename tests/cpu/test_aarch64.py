@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "ops"))
 from attention_examples import exact_attention  # noqa: E402
 from flash_examples import ends, exact_cached, exact_varlen  # noqa: E402
-from moe_examples import exact_choice, token_expert_indices  # noqa: E402
+from moe_examples import exact_alignment, exact_choice, token_expert_indices  # noqa: E402
 from native_caches import exact_flash_caches, exact_paged_caches  # noqa: E402
 from native_examples import OPERATORS, exact_rotation, gelu, gelu_tanh, silu  # noqa: E402
 from native_operands import (  # noqa: E402
@@ -161,7 +161,7 @@ def operands(
     """The arguments of a call with a dimension of this length, and the exact results.
 
     The results are those of ``out``, or by name; an argument of such a name is written in place.
-    Those in float64 or int64 are for outs of the type of the arguments, others for one of their own.
+    Those in float64 or int64 are for outs of the type of the arguments, others for their own.
     """
     x, y = make(length), make(length)
     rows, columns = make(5, length), make(length, 3)
@@ -222,14 +222,26 @@ def operands(
                 name: exact_rotation(positions, each, size, cache, **kept)
                 for name, each in heads.items()
             }
-        case "topk_softmax":
-            exact = torch.softmax(wide(rows), -1)
+        case "topk_softmax" | "topk_sigmoid":
+            is_softmax = name == "topk_softmax"
+            exact = torch.softmax(wide(rows), -1) if is_softmax else wide(rows).sigmoid()
             weights, experts = exact_choice(exact, wide(rows), min(3, length), renormalize=False)
             return {"gating_output": rows}, {
                 "topk_weights": weights.float(),
                 "topk_indices": experts.int(),
                 "token_expert_indices": token_expert_indices(*experts.shape).int(),
             }
+        case "moe_align_block_size":
+            ids = torch.arange(3 * length) % 5
+            results = exact_alignment(ids, 5, 4)
+            names = ("sorted_token_ids", "experts_ids", "num_tokens_post_pad")
+            arguments = {"topk_ids": ids, "num_experts": 5, "block_size": 4}
+            return arguments, {
+                each: values.int() for each, values in zip(names, results, strict=True)
+            }
+        case "moe_sum":
+            experts = make(2, 3, length)
+            return {"input": experts}, wide(experts).sum(1)
         case "causal_softmax":
             last = rows[: min(1, length)]  # sees all elements
             return {"input": last}, torch.softmax(wide(last), -1)

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -162,12 +163,35 @@ def exact_varlen(query: Array, key: Array, value: Array, *lengths: Any) -> Array
     return np.concatenate(outs)
 
 
-def exact_topk(scores: Array) -> tuple[Array, ...]:
-    """Return the softmax of the three largest scores of each row, and what tells where they are."""
-    powers = np.exp(scores - scores.max(-1, keepdims=True))
+def exact_softmax(x: Array) -> Array:
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def exact_sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def exact_topk(scores: Array, function: Callable[[Array], Array]) -> tuple[Array, ...]:
+    """Return the weights and the places of the three largest scores of each row."""
     experts = np.argsort(-scores, -1, kind="stable")[:, :3]
-    weights = np.take_along_axis(powers / powers.sum(-1, keepdims=True), experts, -1)
+    weights = np.take_along_axis(function(scores), experts, -1)
     return weights, experts, np.arange(experts.size).reshape(3, -1).T
+
+
+def exact_blocks(ids: Array, *_: int) -> tuple[Array, ...]:
+    """Return the choices of four experts, of which the third has none, in blocks of two."""
+    empty = ids.size
+    places = [np.flatnonzero(ids == expert).tolist() for expert in range(4)]
+    padded = [own + [empty] * (len(own) % 2) for own in places]
+    blocks = [expert for expert, own in enumerate(padded) for _ in range(len(own) // 2)]
+    every = [*itertools.chain(*padded)]
+    rest = 14 - len(every)
+    return (
+        np.array(every + [empty] * rest),
+        np.array(blocks + [0] * (rest // 2)),
+        np.array([len(every)]),
+    )
 
 
 @dataclass(frozen=True)
@@ -236,6 +260,14 @@ OPERATORS = (
         FLOATS + WIDE_INTEGERS,
     ),
     Operator("matmul", factors, np.matmul, FLOATS + WIDE_INTEGERS),
+    Operator(
+        "moe_align_block_size",
+        lambda _: (np.array([[0, 3], [3, 1], [-1, 3], [1, 3], [0, 0]]), 4, 2),
+        exact_blocks,
+        ("int32", "int64"),
+        outs=("sorted_token_ids", "experts_ids", "num_tokens_post_pad"),
+    ),
+    Operator("moe_sum", lambda make: (make(5, 3, 33),), lambda x: x.sum(1), SMALL_FLOATS),
     Operator("mul", matrices, np.multiply, FLOATS + INTEGERS),
     Operator(
         "reshape_and_cache",
@@ -267,13 +299,16 @@ OPERATORS = (
         keywords=(("scale", 1.0),),
     ),
     Operator("swiglu", matrices, lambda x, gate: x * exact_silu(gate)),
-    Operator(
-        "topk_softmax",
-        matrix,
-        exact_topk,
-        SMALL_FLOATS,
-        outs=("topk_weights", "topk_indices", "token_expert_indices"),
-        out_dtypes=("float32", "int32", "int64"),
+    *(
+        Operator(
+            name,
+            matrix,
+            partial(exact_topk, function=function),
+            SMALL_FLOATS,
+            outs=("topk_weights", "topk_indices", "token_expert_indices"),
+            out_dtypes=("float32", "int32", "int64"),
+        )
+        for name, function in (("topk_sigmoid", exact_sigmoid), ("topk_softmax", exact_softmax))
     ),
 )
 

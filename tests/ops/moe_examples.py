@@ -154,3 +154,158 @@ def wrong_topk() -> Iterator[dict[str, Any]]:
     ):
         yield right | wrong
     yield right | {"token_expert_indices": right["topk_indices"]}
+
+
+def exact_alignment(
+    ids: torch.Tensor, experts: int, block_size: int, room: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The choices sorted by expert, the expert of each block, and the elements of all blocks."""
+    count = ids.numel()
+    room = room or alignment_room(count, experts, block_size)
+    chosen = [torch.nonzero(ids.reshape(-1) == expert).flatten() for expert in range(experts)]
+    blocks = [-(-len(each) // block_size) for each in chosen]
+    sorted_ids, expert_of = torch.full((room,), count), torch.zeros(-(-room // block_size)).long()
+    start = 0
+    for expert, (own, size) in enumerate(zip(chosen, blocks, strict=True)):
+        sorted_ids[start * block_size :][: len(own)] = own
+        expert_of[start : start + size] = expert
+        start += size
+    return sorted_ids, expert_of, torch.tensor([start * block_size])
+
+
+def alignment_room(count: int, experts: int, block_size: int) -> int:
+    """The room that vLLM gives to ``sorted_token_ids``."""
+    return min(count * block_size, count + experts * (block_size - 1))
+
+
+def alignment_examples(dtype: torch.dtype) -> Iterator[Example]:
+    """``dtype`` is that of the indices that are written; int32 in place of a float type."""
+    dtype = torch.int32 if dtype.is_floating_point else dtype
+
+    def example(
+        title: str,
+        ids: torch.Tensor,
+        experts: int,
+        block_size: int,
+        room: int | None = None,
+        step: int = 1,
+    ) -> Example:
+        results = [each.to(dtype) for each in exact_alignment(ids, experts, block_size, room)]
+        names = ("sorted_token_ids", "experts_ids", "num_tokens_post_pad")
+        outs = [in_margin(torch.zeros(step * len(each), dtype=dtype))[::step] for each in results]
+        return Example(
+            title=title,
+            arguments={
+                "topk_ids": in_margin(ids) if ids.is_contiguous() else ids,
+                "num_experts": experts,
+                "block_size": block_size,
+            },
+            name=names[0],
+            out=outs[0],
+            expected=results[0],
+            others=dict(zip(names[1:], zip(outs[1:], results[1:], strict=True), strict=True)),
+        )
+
+    def random(*shape: int, experts: int, low: int = 0) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(0)
+        return torch.randint(low, experts, shape, dtype=torch.int32, generator=generator)
+
+    yield example("plain", random(5, 2, experts=4), 4, 4)
+    for tokens, count, experts, block_size in (
+        *((1, 1, 1, 1), (1, 8, 8, 16), (7, 3, 5, 1), (33, 2, 8, 16), (3, 1, 60, 7)),
+        *((100, 8, 128, 64), (16, 4, 3, 5)),
+    ):
+        title = f"{tokens} tokens, {count} of {experts}, blocks of {block_size}"
+        ids = random(tokens, count, experts=experts)
+        yield example(title, ids, experts, block_size)
+        yield example(f"{title}, int64", ids.long(), experts, block_size)
+        skipped = random(tokens, count, experts=experts, low=-2)
+        yield example(f"{title}, skipped", skipped, experts, block_size)
+        room = alignment_room(ids.numel(), experts, block_size)
+        yield example(f"{title}, more room", ids, experts, block_size, room + 9 * block_size)
+        least = room // block_size * block_size
+        yield example(f"{title}, least room", ids, experts, block_size, least)
+    yield example("one dimension", random(17, experts=4), 4, 4)
+    yield example("no tokens", random(0, 2, experts=4), 4, 4)
+    yield example("no tokens, but room", random(0, 2, experts=4), 4, 4, 12)
+    yield example("nothing chosen", random(3, 0, experts=4), 4, 4)
+    yield example("all skipped", torch.full((3, 2), -1), 4, 4)
+    yield example("one expert", torch.full((9, 2), 2), 4, 4)
+    yield example("strided", random(9, 6, experts=4)[::2, 1::2], 4, 4, step=3)
+    yield example("transposed", random(3, 9, experts=4).t(), 4, 4)
+    yield example("expanded", torch.tensor([[3], [1]]).expand(2, 4), 4, 4)
+    yield example("large", random(4099, 8, experts=64), 64, 16)
+
+
+def wrong_alignment() -> Iterator[dict[str, Any]]:
+    """Nine slots and three blocks are needed."""
+    right = {
+        "topk_ids": torch.zeros(3, 1, dtype=torch.int32),
+        "num_experts": 8,
+        "block_size": 3,
+        "sorted_token_ids": torch.zeros(9, dtype=torch.int32),
+        "experts_ids": torch.zeros(3, dtype=torch.int32),
+        "num_tokens_post_pad": torch.zeros(1, dtype=torch.int32),
+    }
+    yield {name: right[name] for name in ("topk_ids", "num_experts", "block_size")}
+    for wrong in (
+        {"topk_ids": torch.zeros(3)},
+        {"topk_ids": torch.zeros(3, dtype=torch.int16)},
+        {"topk_ids": torch.zeros(3, 1, 1, dtype=torch.int32)},
+        {"topk_ids": torch.tensor(0)},
+        {"num_experts": 0},
+        {"num_experts": -1},
+        {"num_experts": 65537},
+        {"num_experts": 2**62},
+        {"block_size": 0},
+        {"block_size": -3},
+        {"block_size": 2**31 - 1},
+        {"block_size": 2**63 - 1},
+        {"sorted_token_ids": torch.zeros(8, dtype=torch.int32)},
+        {"sorted_token_ids": torch.zeros(9, 1, dtype=torch.int32)},
+        {"sorted_token_ids": torch.zeros(9, dtype=torch.int16)},
+        {"experts_ids": torch.zeros(2, dtype=torch.int32)},
+        {"num_tokens_post_pad": torch.zeros((), dtype=torch.int32)},
+        {"num_tokens_post_pad": torch.zeros(2, dtype=torch.int32)},
+    ):
+        yield right | wrong
+
+
+def expert_sum_examples(dtype: torch.dtype) -> Iterator[Example]:
+    make = Maker(dtype)
+
+    def example(title: str, x: torch.Tensor, out: torch.Tensor | None = None) -> Example:
+        exact = wide(x).sum(1)
+        return Example(
+            title=title,
+            arguments={"input": x},
+            out=make(*exact.shape) if out is None else out,
+            expected=exact.to(dtype),
+            tolerance=tolerance(dtype, size=4.0 * x.shape[1]),
+        )
+
+    yield example("plain", make(3, 2, 8))
+    for count in (1, 2, 3, 8, 11):
+        for columns in (1, 7, 16, 33, 513, 1040):
+            yield example(f"{count} rows of {columns}", make(3, count, columns))
+    yield example("no rows", make(3, 0, 40))
+    yield example("no tokens", make(0, 2, 8))
+    yield example("no columns", make(3, 2, 0))
+    yield example("large", make(130, 6, 1030))
+    yield example("one large token", make(1, 8, 50_021))
+    yield example("columns apart", make(3, 2, 1400)[..., ::2], make(3, 1400)[:, ::2])
+    yield example("tokens last", make(700, 2, 3).permute(2, 1, 0), make(700, 3).t())
+    yield example("sliced", make(3, 5, 80)[:, 1:4, 3:44], make(3, 64)[:, 1:42])
+    yield example("expanded", make(3, 1, 1).expand(3, 4, 530))
+    yield example("one token for all", make(1, 4, 20).expand(5, 4, 20))
+    hostile = make(4, 3, 20)
+    hostile[0, 1, 2], hostile[1, 2, 19] = NAN, INFINITY
+    hostile[2, 0, 17], hostile[2, 1, 17] = INFINITY, -INFINITY
+    yield example("hostile", hostile)
+
+
+def wrong_expert_sum() -> Iterator[dict[str, Any]]:
+    for shape in ((3, 4), (3, 2, 5), (2, 2, 4), (3, 2, 4, 1), (1, 2, 4)):
+        yield {"input": torch.ones(shape)}
+    for dtype in (torch.float64, torch.float16, torch.int32, torch.complex64):
+        yield {"input": torch.ones(3, 2, 4, dtype=dtype)}

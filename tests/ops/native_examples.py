@@ -14,7 +14,14 @@ from typing import Any
 
 from attention_examples import attention_examples, wrong_attention
 from flash_examples import cached_examples, varlen_examples, wrong_cached, wrong_varlen
-from moe_examples import topk_examples, wrong_topk
+from moe_examples import (
+    alignment_examples,
+    expert_sum_examples,
+    topk_examples,
+    wrong_alignment,
+    wrong_expert_sum,
+    wrong_topk,
+)
 from native_caches import (
     reshape_and_cache_examples,
     reshape_and_cache_flash_examples,
@@ -855,6 +862,13 @@ OPERATORS = {
         dtypes=(*FLOATS, torch.int32, torch.int64),
         recorded="matmul.out",
     ),
+    "moe_align_block_size": Operator(
+        examples=alignment_examples,
+        wrong=wrong_alignment,
+        dtypes=(torch.int32, torch.int64),
+        required=(torch.int32, torch.int64),
+    ),
+    "moe_sum": Operator(examples=expert_sum_examples, wrong=wrong_expert_sum, dtypes=COMMON),
     "mul": Operator(
         examples=mul_examples,
         wrong=lambda: wrong_elementwise("input", "other"),
@@ -877,6 +891,9 @@ OPERATORS = {
     ),
     "silu_and_mul": Operator(
         examples=partial(halves_examples, activation=silu), wrong=wrong_halves, dtypes=COMMON
+    ),
+    "topk_sigmoid": Operator(
+        examples=partial(topk_examples, function="sigmoid"), wrong=wrong_topk, dtypes=COMMON
     ),
     "topk_softmax": Operator(
         examples=partial(topk_examples, function="softmax"), wrong=wrong_topk, dtypes=COMMON

@@ -80,6 +80,9 @@ enum class Condition : std::uint8_t {
   kVarlenAttention,
   kCachedAttention,
   kTopkGating,  // see core/experts.h
+  kBlockAlignment,
+  kExpertSum,
+  kGroupedGemm,
 };
 
 struct Requirement {

@@ -23,12 +23,15 @@ __all__ = [
     "fused_add_rms_norm",
     "gelu_and_mul",
     "gelu_tanh_and_mul",
+    "moe_align_block_size",
+    "moe_sum",
     "register_provider",
     "reshape_and_cache",
     "reshape_and_cache_flash",
     "rms_norm",
     "rotary_embedding",
     "silu_and_mul",
+    "topk_sigmoid",
     "topk_softmax",
 ]
 
@@ -196,6 +199,47 @@ def topk_softmax(
         *(gating_output, renormalize, e_score_correction_bias),
         *(topk_weights, topk_ids, token_expert_indices),
     )
+
+
+def topk_sigmoid(
+    topk_weights: torch.Tensor,
+    topk_ids: torch.Tensor,
+    token_expert_indices: torch.Tensor,
+    gating_output: torch.Tensor,
+    renormalize: bool = False,
+    e_score_correction_bias: torch.Tensor | None = None,
+) -> None:
+    """Like ``topk_softmax``, with the sigmoid of each score."""
+    infini.ops.topk_sigmoid(
+        *(gating_output, renormalize, e_score_correction_bias),
+        *(topk_weights, topk_ids, token_expert_indices),
+    )
+
+
+def moe_align_block_size(
+    topk_ids: torch.Tensor,
+    num_experts: int,
+    block_size: int,
+    sorted_token_ids: torch.Tensor,
+    experts_ids: torch.Tensor,
+    num_tokens_post_pad: torch.Tensor,
+    expert_map: torch.Tensor | None = None,
+) -> None:
+    """Sort choices by expert into blocks.
+
+    With an ``expert_map`` [num_experts] the blocks are those of the experts that it maps to, of
+    which -1 are left out.
+    """
+    if expert_map is not None:
+        topk_ids = expert_map[topk_ids.long()]
+    infini.ops.moe_align_block_size(
+        topk_ids, num_experts, block_size, sorted_token_ids, experts_ids, num_tokens_post_pad
+    )
+
+
+def moe_sum(input: torch.Tensor, output: torch.Tensor) -> None:
+    """Write the sum of ``input`` [tokens, k, hidden] over ``k`` into ``output``."""
+    infini.ops.moe_sum(input, output)
 
 
 # Parameters of vLLM's function that choose among its implementations, whose results are the same.
