@@ -34,6 +34,21 @@ bool IsTopkGating(const Invocation& call) {
          IsShaped(call.tensor(5), {tokens, chosen});
 }
 
+bool IsGroupedTopk(const Invocation& call) {
+  const Tensor& scores = call.tensor(0);
+  const auto groups = call.arguments[1].scalar.To<std::int64_t>();
+  const auto kept = call.arguments[2].scalar.To<std::int64_t>();
+  const auto chosen = call.arguments[3].scalar.To<std::int64_t>();
+  const auto scoring = call.arguments[7].scalar.To<std::int64_t>();
+  if (scores.dimensions() != 2) return false;
+  const std::int64_t tokens = scores.shape()[0];
+  const std::int64_t experts = scores.shape()[1];
+  return groups >= 1 && experts % groups == 0 && kept >= 1 && kept <= groups && chosen >= 0 &&
+         chosen <= kept * (experts / groups) && (scoring == 0 || scoring == 1) &&
+         IsShaped(call.tensor(6), {experts}) && call.tensor(8).data_type() == DataType::kFloat32 &&
+         IsShaped(call.tensor(8), {tokens, chosen}) && IsShaped(call.tensor(9), {tokens, chosen});
+}
+
 bool IsBlockAlignment(const Invocation& call) {
   const Tensor& ids = call.tensor(0);
   const auto experts = call.arguments[1].scalar.To<std::int64_t>();

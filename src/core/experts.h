@@ -9,6 +9,9 @@ struct Invocation;
 // True if the shapes of a call of topk_softmax or topk_sigmoid match.
 bool IsTopkGating(const Invocation& call);
 
+// True if the shapes and numbers of a call of grouped_topk match.
+bool IsGroupedTopk(const Invocation& call);
+
 // True if the sizes of a call of moe_align_block_size match.
 bool IsBlockAlignment(const Invocation& call);
 

@@ -233,6 +233,8 @@ bool Meets(const Invocation& call, Condition condition) {
       return CachedAttentionOf(call, nullptr);
     case Condition::kTopkGating:
       return IsTopkGating(call);
+    case Condition::kGroupedTopk:
+      return IsGroupedTopk(call);
     case Condition::kBlockAlignment:
       return IsBlockAlignment(call);
     case Condition::kExpertSum:

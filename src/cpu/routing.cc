@@ -87,12 +87,11 @@ class LargestFinder {
 
 class Router {
  public:
-  Router(Scoring scoring, const Tensor& scores, bool renormalize, const std::optional<Tensor>& bias,
+  Router(const Routing& routing, const Tensor& scores, const std::optional<Tensor>& bias,
          const Tensor& weights, const Tensor& experts)
-      : scoring_(scoring),
+      : routing_(routing),
         count_(scores.shape()[1]),
         chosen_(weights.shape()[1]),
-        renormalize_(renormalize),
         scores_(scores),
         weights_(weights),
         experts_(experts) {
@@ -103,53 +102,91 @@ class Router {
   struct Room {
     explicit Room(const Router& router)
         : finder(router.count_),
-          probabilities(static_cast<std::size_t>(router.count_)),
-          keys(static_cast<std::size_t>(router.count_)),
-          places(static_cast<std::size_t>(router.chosen_)),
+          weights(static_cast<std::size_t>(router.count_)),
+          keys(static_cast<std::size_t>(2 * router.count_)),
+          places(static_cast<std::size_t>(router.count_)),
+          groups(static_cast<std::size_t>(router.routing_.groups)),
           scratch(static_cast<std::size_t>(SoftmaxScratch(router.count_))) {}
 
     LargestFinder finder;
-    std::vector<float> probabilities;
-    std::vector<float> keys;
+    std::vector<float> weights;
+    std::vector<float> keys;  // of all experts, and then of groups and of the experts in them
     std::vector<std::int64_t> places;
+    std::vector<std::int64_t> groups;
     std::vector<char> scratch;
   };
 
   void Route(std::int64_t token, Room* room) const {
     const float* const scores = scores_.data() + token * count_;
-    float* const probabilities = room->probabilities.data();
-    if (scoring_ == Scoring::kSoftmax) {
-      softmax_(scores, count_, count_, room->scratch.data(), probabilities);
-    } else {
-      sigmoid_(scores, count_, probabilities);
-    }
+    const float* const weights = WeightsOf(scores, room);
     const float* keys = scores;
     if (bias_) {
-      for (std::int64_t i = 0; i < count_; ++i) {
-        room->keys[i] = probabilities[i] + bias_->data()[i];
-      }
-      keys = room->keys.data();
+      float* const sums = room->keys.data();
+      for (std::int64_t i = 0; i < count_; ++i) sums[i] = weights[i] + bias_->data()[i];
+      keys = sums;
     }
+    if (routing_.groups > 1) {
+      FindInGroups(keys, room);
+    } else {
+      room->finder.Find(keys, count_, chosen_, room->places.data());
+    }
+    Write(token, weights, room->places.data());
+  }
+
+ private:
+  const float* WeightsOf(const float* scores, Room* room) const {
+    float* const weights = room->weights.data();
+    switch (routing_.scoring) {
+      case Scoring::kNone:
+        return scores;
+      case Scoring::kSoftmax:
+        softmax_(scores, count_, count_, room->scratch.data(), weights);
+        return weights;
+      case Scoring::kSigmoid:
+        sigmoid_(scores, count_, weights);
+    }
+    return weights;
+  }
+
+  void FindInGroups(const float* keys, Room* room) const {
+    const std::int64_t size = count_ / routing_.groups;
+    const std::int64_t kept = routing_.kept_groups;
     std::int64_t* const places = room->places.data();
-    room->finder.Find(keys, count_, chosen_, places);
-    float sum = 0;
-    for (std::int64_t j = 0; j < chosen_; ++j) sum += probabilities[places[j]];
-    const float divisor = renormalize_ && sum != 0 ? sum : 1;
-    const Indices experts = experts_.Row(token);
-    float* const weights = weights_.data<float>() + token * weights_.strides()[0];
+    std::int64_t* const groups = room->groups.data();
+    float* const found = room->keys.data() + count_;
+    for (std::int64_t group = 0; group < routing_.groups; ++group) {
+      const float* const own = keys + group * size;
+      room->finder.Find(own, size, std::min<std::int64_t>(2, size), places);
+      found[group] = size > 1 ? own[places[0]] + own[places[1]] : own[0];
+    }
+    room->finder.Find(found, routing_.groups, kept, groups);
+    std::sort(groups, groups + kept);
+    for (std::int64_t i = 0; i < kept; ++i) {
+      std::copy_n(keys + groups[i] * size, size, found + i * size);
+    }
+    room->finder.Find(found, kept * size, chosen_, places);
     for (std::int64_t j = 0; j < chosen_; ++j) {
-      weights[j * weights_.strides()[1]] = probabilities[places[j]] / divisor;
+      places[j] = groups[places[j] / size] * size + places[j] % size;
+    }
+  }
+
+  void Write(std::int64_t token, const float* weights, const std::int64_t* places) const {
+    float sum = 0;
+    for (std::int64_t j = 0; j < chosen_; ++j) sum += weights[places[j]];
+    const float divisor = routing_.renormalize && sum != 0 ? sum : 1;
+    const Indices experts = experts_.Row(token);
+    float* const to = weights_.data<float>() + token * weights_.strides()[0];
+    for (std::int64_t j = 0; j < chosen_; ++j) {
+      to[j * weights_.strides()[1]] = weights[places[j]] / divisor * routing_.factor;
       experts.Write(j, places[j]);
     }
   }
 
- private:
-  Scoring scoring_;
+  const Routing& routing_;
   SoftmaxFunction softmax_ = SoftmaxOf(DataType::kFloat32);
   void (*sigmoid_)(const float*, std::int64_t, float*) = INFINI_OPS_KERNEL(SigmoidRow);
   std::int64_t count_;   // experts
   std::int64_t chosen_;  // of them, for each token
-  bool renormalize_;
   FloatElements scores_;
   std::optional<FloatElements> bias_;
   const Tensor& weights_;
@@ -158,25 +195,27 @@ class Router {
 
 }  // namespace
 
-void ChooseExperts(Scoring scoring, const Tensor& scores, bool renormalize,
-                   const std::optional<Tensor>& bias, const Tensor& weights, const Tensor& experts,
-                   const Tensor& token_expert_indices) {
-  const std::int64_t tokens = weights.shape()[0];
-  const std::int64_t chosen = weights.shape()[1];
-  if (tokens == 0 || chosen == 0) return;
-  const Router router(scoring, scores, renormalize, bias, weights, experts);
-  const Indices numbers(token_expert_indices);
-  // The softmax and the order take about four times as long as one operation per score.
+void ChooseExperts(const Routing& routing, const Tensor& scores, const std::optional<Tensor>& bias,
+                   const Tensor& weights, const Tensor& experts) {
+  if (weights.element_count() == 0) return;
+  const Router router(routing, scores, bias, weights, experts);
+  // The weights and the order take about four times as long as one operation per score.
   const std::int64_t grain = kElementsPerThread / (4 * scores.shape()[1]);
-  ParallelFor(tokens, grain, [&](std::int64_t begin, std::int64_t end) {
+  ParallelFor(weights.shape()[0], grain, [&](std::int64_t begin, std::int64_t end) {
     Router::Room room(router);
-    for (std::int64_t token = begin; token < end; ++token) {
-      router.Route(token, &room);
-      for (std::int64_t j = 0; j < chosen; ++j) {
-        numbers.Row(token).Write(j, j * tokens + token);
-      }
-    }
+    for (std::int64_t token = begin; token < end; ++token) router.Route(token, &room);
   });
+}
+
+void NumberChoices(const Tensor& token_expert_indices) {
+  const Indices numbers(token_expert_indices);
+  const std::int64_t tokens = token_expert_indices.shape()[0];
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    const Indices row = numbers.Row(token);
+    for (std::int64_t j = 0; j < token_expert_indices.shape()[1]; ++j) {
+      row.Write(j, j * tokens + token);
+    }
+  }
 }
 
 }  // namespace infini::ops::cpu

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "ops"))
 from attention_examples import exact_attention  # noqa: E402
 from flash_examples import ends, exact_cached, exact_varlen  # noqa: E402
-from moe_examples import exact_alignment, exact_choice, token_expert_indices  # noqa: E402
+from moe_examples import exact_alignment, exact_grouped_gemm  # noqa: E402
 from native_caches import exact_flash_caches, exact_paged_caches  # noqa: E402
 from native_examples import OPERATORS, exact_rotation, gelu, gelu_tanh, silu  # noqa: E402
 from native_operands import (  # noqa: E402
@@ -41,6 +41,7 @@ from native_operands import (  # noqa: E402
     tolerance,
     wide,
 )
+from routing_examples import exact_choice, token_expert_indices  # noqa: E402
 
 # `assert_close` would import torch.distributed.tensor, as in tests/ops/conftest.py.
 torch.testing._comparison._HAS_DTENSOR = False
@@ -239,6 +240,28 @@ def operands(
             return arguments, {
                 each: values.int() for each, values in zip(names, results, strict=True)
             }
+        case "grouped_topk":
+            arguments = {
+                "scores": rows,
+                "num_expert_group": 1,
+                "topk_group": 1,
+                "topk": min(3, length),
+                "renormalize": False,
+                "routed_scaling_factor": 2.0,
+                "bias": torch.zeros(length),
+                "scoring_func": 1,
+            }
+            exact = wide(rows).sigmoid()
+            weights, experts = exact_choice(exact, exact, min(3, length), renormalize=False)
+            results = {"topk_values": 2 * weights.float(), "topk_indices": experts.int()}
+            return arguments, results
+        case "grouped_gemm":
+            ids = torch.tensor([[1], [0], [1], [1], [0]])
+            b = make(2, 3, length)
+            names = ("sorted_token_ids", "experts_ids", "num_tokens_post_pad")
+            blocks = dict(zip(names, exact_alignment(ids, 2, 2), strict=True))
+            arguments = {"a": rows, "b": b, **blocks, "block_size": 2}
+            return arguments, exact_grouped_gemm(rows, b, ids)
         case "moe_sum":
             experts = make(2, 3, length)
             return {"input": experts}, wide(experts).sum(1)

@@ -179,6 +179,16 @@ def exact_topk(scores: Array, function: Callable[[Array], Array]) -> tuple[Array
     return weights, experts, np.arange(experts.size).reshape(3, -1).T
 
 
+def exact_grouped_topk(scores: Array, *_: Any) -> tuple[Array, ...]:
+    """Return the three largest scores of each row in two of four groups, twice."""
+    groups = scores.reshape(5, 4, 8)
+    best = np.sort(groups, -1)[..., -2:].sum(-1)
+    is_left = best < np.sort(best, -1)[:, 2:3]
+    kept = np.where(is_left[..., np.newaxis], -np.inf, groups).reshape(5, 32)
+    experts = np.argsort(-kept, -1, kind="stable")[:, :3]
+    return 2 * np.take_along_axis(scores, experts, -1), experts
+
+
 def exact_blocks(ids: Array, *_: int) -> tuple[Array, ...]:
     """Return the choices of four experts, of which the third has none, in blocks of two."""
     empty = ids.size
@@ -252,6 +262,23 @@ OPERATORS = (
         lambda a, b: 3 * (a @ b),
         FLOATS + WIDE_INTEGERS,
         (("alpha", 3), ("beta", 0)),
+    ),
+    Operator(
+        "grouped_gemm",
+        lambda make: (
+            *(make(3, 33), make(2, 20, 33)),
+            *(np.array([1, 2, 0, 3, 4, 5]), np.array([1, 0]), np.array([6]), 3, 2),
+        ),
+        lambda a, b, *_: np.stack([a[i // 2] @ b[1 if i < 3 else 0].T for i in range(6)]),
+        SMALL_FLOATS,
+    ),
+    Operator(
+        "grouped_topk",
+        lambda make: (make(5, 32), 4, 2, 3, False, 2.0, np.zeros(32, "float32")),
+        exact_grouped_topk,
+        SMALL_FLOATS,
+        outs=("topk_values", "topk_indices"),
+        out_dtypes=("float32", "int32"),
     ),
     Operator(
         "linear",

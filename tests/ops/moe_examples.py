@@ -1,4 +1,4 @@
-"""Example calls and results of the operators of mixtures of experts, for native_examples.py."""
+"""Example calls and results of what mixtures of experts compute, for native_examples.py."""
 
 from __future__ import annotations
 
@@ -8,152 +8,6 @@ from typing import Any
 from native_operands import INFINITY, NAN, Example, Maker, in_margin, tolerance, wide
 
 import torch
-
-Pair = tuple[torch.Tensor, torch.Tensor]
-
-
-def exact_choice(
-    probabilities: torch.Tensor, keys: torch.Tensor, count: int, *, renormalize: bool
-) -> Pair:
-    """The weights and the experts of the largest keys; of equal ones the lowest comes first."""
-    # As numbers, NaN is the largest for torch.sort, too.
-    experts = torch.sort(keys, dim=-1, descending=True, stable=True).indices[:, :count]
-    weights = probabilities.gather(-1, experts)
-    if renormalize:
-        total = weights.sum(-1, keepdim=True)
-        weights = weights / torch.where(total == 0, 1, total)
-    return weights, experts
-
-
-def token_expert_indices(tokens: int, count: int) -> torch.Tensor:
-    return torch.arange(tokens * count).view(count, tokens).T
-
-
-def topk_examples(dtype: torch.dtype, function: str) -> Iterator[Example]:
-    """Of ``topk_softmax``, whose ``function`` is "softmax", and of ``topk_sigmoid``."""
-    make, floats = Maker(dtype, -8, 8), Maker(torch.float32)
-
-    def example(
-        title: str,
-        scores: torch.Tensor,
-        count: int,
-        *,
-        bias: torch.Tensor | None = None,
-        renormalize: bool = False,
-        weights: torch.Tensor | None = None,
-        index: torch.dtype = torch.int32,
-        is_strided: bool = False,
-    ) -> Example:
-        shape = len(scores), count
-        probabilities = (
-            torch.softmax(wide(scores), -1) if function == "softmax" else wide(scores).sigmoid()
-        )
-        # A monotonic function keeps the order of the scores, also where it rounds.
-        keys = wide(scores) if bias is None else probabilities + wide(bias)
-        exact, experts = exact_choice(probabilities, keys, count, renormalize=renormalize)
-        steps = 2 if is_strided else 1
-        indices, numbers = (
-            in_margin(torch.zeros(shape[0], steps * count, dtype=index))[:, ::steps]
-            for _ in range(2)
-        )
-        arguments: dict[str, Any] = {"gating_output": scores}
-        if renormalize:
-            arguments["renormalize"] = True
-        if bias is not None:
-            arguments["e_score_correction_bias"] = bias
-        return Example(
-            title=title,
-            arguments=arguments,
-            name="topk_weights",
-            out=floats(*shape) if weights is None else weights,
-            expected=exact.float(),
-            others={
-                "topk_indices": (indices, experts.to(index)),
-                "token_expert_indices": (numbers, token_expert_indices(*shape).to(index)),
-            },
-            tolerance=tolerance(torch.float32, ulps=128),
-        )
-
-    def spread(*shape: int) -> torch.Tensor:
-        """Scores whose functions differ by more than an error, and biases that reorder them."""
-        values = torch.linspace(-3, 3, shape[-1]).expand(shape)
-        order = torch.rand(shape, generator=torch.Generator().manual_seed(shape[-1])).argsort(-1)
-        return in_margin(values.gather(-1, order).to(dtype))
-
-    yield example("plain", make(5, 8), 2)
-    for experts, count in ((1, 1), (7, 7), (16, 2), (17, 4), (33, 9), (60, 4), (128, 8), (257, 8)):
-        for renormalize in (False, True):
-            title = f"{count} of {experts}, {renormalize}"
-            yield example(title, make(6, experts), count, renormalize=renormalize)
-            bias = in_margin(torch.linspace(-0.5, 0.5, experts).roll(experts // 3))
-            yield example(
-                f"{title}, bias", spread(6, experts), count, renormalize=renormalize, bias=bias
-            )
-    yield example("int64", make(5, 8), 2, index=torch.int64)
-    yield example("one token", make(1, 8), 3)
-    yield example("no tokens", make(0, 8), 3)
-    yield example("nothing chosen", make(3, 8), 0)
-    yield example("no experts", make(3, 0), 0)
-    yield example("large", make(1031, 64), 6, renormalize=True)
-    yield example("sliced", make(9, 40)[::2, 1:34], 5, weights=floats(5, 10)[:, ::2])
-    yield example("transposed", make(33, 5).t(), 5, weights=floats(5, 5).t(), is_strided=True)
-    yield example("expanded", make(1, 9).expand(4, 9), 3)
-    strided = in_margin(torch.linspace(-0.5, 0.5, 18))[::2]
-    yield example("strided bias", spread(4, 9), 3, bias=strided)
-    ties = make.of([[1.0, 3, 3, 1, 3, 2], [0.0, -0.0, 0, -1, -0.0, 0], [2.0] * 6])
-    for renormalize in (False, True):
-        yield example(f"ties, {renormalize}", ties, 4, renormalize=renormalize)
-    same = in_margin(torch.zeros(6))
-    yield example("ties of the sums", make.of([[2.0] * 6, [1.0, 1, 2, 2, 1, 1]]), 5, bias=same)
-    blocks = make.of([[float(i // 20) for i in range(70)]])
-    yield example("ties in several parts", blocks, 25)
-    yield example("ascending", make.of([list(map(float, range(70)))]), 40)
-    deep = make.of([[100.0, -100, 0, 50, -50, 101], [-1000.0, -1001, -1002, -1003, -1004, -1000]])
-    yield example("deep", deep, 6)
-    hostile = make(5, 40)
-    hostile[0, 37], hostile[1, 3], hostile[1, 20] = NAN, NAN, NAN
-    hostile[2, 7], hostile[3, 1:] = -INFINITY, -INFINITY
-    yield example("hostile", hostile, 4)
-    if function == "softmax":
-        # No weight is a number.
-        yield example("infinite", make.of([[1.0, INFINITY, 2], [-INFINITY] * 3]), 3)
-    else:
-        yield example("infinite", make.of([[1.0, INFINITY, -INFINITY], [-INFINITY] * 3]), 3)
-        unseen = make.of([[-INFINITY] * 4])
-        yield example("no weight", unseen, 2, renormalize=True)
-
-
-def wrong_topk() -> Iterator[dict[str, Any]]:
-    """For outs of [3, 4] and float32, and for others."""
-    make = Maker(torch.float32)
-    right = {
-        "gating_output": make(3, 6),
-        "topk_weights": make(3, 4),
-        "topk_indices": torch.zeros(3, 4, dtype=torch.int32),
-        "token_expert_indices": torch.zeros(3, 4, dtype=torch.int32),
-    }
-    yield {"gating_output": right["gating_output"]}  # indices of float32
-    for wrong in (
-        {"gating_output": make(3, 3)},
-        {"gating_output": make(2, 6)},
-        {"gating_output": make(6)},
-        {"gating_output": make(3, 6).double()},
-        {"gating_output": make(3, 6).int()},
-        {"topk_weights": make(3, 4).half()},
-        {"topk_weights": make(3, 4).double()},
-        {"topk_weights": make(3, 5)},
-        {"topk_weights": make(12)},
-        {"topk_indices": torch.zeros(3, 3, dtype=torch.int32)},
-        {"topk_indices": torch.zeros(3, 4, dtype=torch.int16)},
-        {"topk_indices": torch.zeros(3, 1, dtype=torch.int32).expand(3, 4)},
-        {"token_expert_indices": torch.zeros(2, 4, dtype=torch.int32)},
-        {"token_expert_indices": torch.zeros(3, 4)},
-        {"e_score_correction_bias": make(5)},
-        {"e_score_correction_bias": make(1, 6)},
-        {"e_score_correction_bias": make(6).half()},
-    ):
-        yield right | wrong
-    yield right | {"token_expert_indices": right["topk_indices"]}
 
 
 def exact_alignment(
@@ -309,3 +163,116 @@ def wrong_expert_sum() -> Iterator[dict[str, Any]]:
         yield {"input": torch.ones(shape)}
     for dtype in (torch.float64, torch.float16, torch.int32, torch.complex64):
         yield {"input": torch.ones(3, 2, 4, dtype=dtype)}
+
+
+def exact_grouped_gemm(
+    a: torch.Tensor, b: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Row i of the result is that of choice i; those of no expert are 0."""
+    rows = wide(a).repeat_interleave(ids.numel() // max(len(a), 1), 0)
+    experts = ids.flatten().long()
+    result = torch.zeros(len(rows), b.shape[1], dtype=torch.float64)
+    for expert in range(len(b)):
+        result[experts == expert] = rows[experts == expert] @ wide(b[expert]).T
+    return result if weights is None else result * wide(weights).view(-1, 1)
+
+
+def grouped_gemm_examples(dtype: torch.dtype) -> Iterator[Example]:
+    make, floats = Maker(dtype), Maker(torch.float32, 0, 1)
+
+    def example(
+        title: str,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        ids: torch.Tensor,
+        block_size: int,
+        *,
+        out: torch.Tensor | None = None,
+        weights: torch.Tensor | None = None,
+        index: torch.dtype = torch.int32,
+    ) -> Example:
+        """``ids`` has a row of experts for each row of ``a``."""
+        exact = exact_grouped_gemm(a, b, ids, weights)
+        blocks = (in_margin(each.to(index)) for each in exact_alignment(ids, len(b), block_size))
+        names = ("sorted_token_ids", "experts_ids", "num_tokens_post_pad")
+        return Example(
+            title=title,
+            arguments={
+                "a": a,
+                "b": b,
+                **dict(zip(names, blocks, strict=True)),
+                "block_size": block_size,
+                "top_k": ids.shape[1],
+                **({} if weights is None else {"topk_weights": weights}),
+            },
+            out=make(*exact.shape) if out is None else out,
+            expected=exact.to(dtype),
+            # With weights the product is rounded first.
+            tolerance=tolerance(dtype, ulps=4, size=16.0 * max(a.shape[1], 1)),
+        )
+
+    def random(tokens: int, count: int, experts: int, low: int = 0) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(tokens)
+        return torch.randint(low, experts, (tokens, count), generator=generator)
+
+    yield example("plain", make(5, 8), make(4, 6, 8), random(5, 2, 4), 4)
+    for tokens, count, experts, n, k, block_size in (
+        *((1, 1, 1, 1, 1, 1), (1, 4, 8, 33, 65, 16), (7, 1, 3, 64, 16, 4), (33, 2, 5, 17, 40, 16)),
+        *((40, 3, 2, 96, 128, 64), (3, 2, 60, 20, 24, 8)),
+    ):
+        title = f"{tokens} tokens, {count} of {experts}, [{n}, {k}], blocks of {block_size}"
+        a, b, ids = make(tokens, k), make(experts, n, k), random(tokens, count, experts)
+        yield example(title, a, b, ids, block_size)
+        weights = floats(tokens, count)
+        yield example(f"{title}, weights", a, b, ids, block_size, weights=weights)
+    plain = make(5, 8), make(4, 6, 8)
+    yield example("int64", *plain, random(5, 2, 4), 4, index=torch.int64)
+    yield example("skipped", *plain, random(5, 2, 4, low=-2), 4, weights=floats(10))
+    yield example("all skipped", *plain, torch.full((5, 2), -1), 4)
+    yield example("no tokens", make(0, 8), make(4, 6, 8), random(0, 2, 4), 4)
+    yield example("nothing to sum", make(5, 0), make(4, 6, 0), random(5, 2, 4), 4)
+    yield example("no columns", make(5, 8), make(4, 0, 8), random(5, 2, 4), 4)
+    yield example("strided", make(9, 40)[::2, 3:36], make(4, 33, 7).mT, random(5, 2, 4), 4)
+    columns = make(12, 10).t()
+    yield example(
+        "columns apart", make(16, 5).t(), make(4, 12, 16), random(5, 2, 4), 4, out=columns
+    )
+    every_other = make(8, 6, 16)[::2, :, ::2]
+    yield example("slices", plain[0], every_other, random(5, 2, 4), 4, out=make(20, 12)[::2, ::2])
+    yield example("large", make(130, 257), make(4, 129, 257), random(130, 2, 4), 16)
+
+
+def wrong_grouped_gemm() -> Iterator[dict[str, Any]]:
+    """For an out of [3, 4]."""
+    make = Maker(torch.float32)
+    blocks = torch.zeros(4, dtype=torch.int32)
+    right = {
+        "a": make(3, 5),
+        "b": make(2, 4, 5),
+        "sorted_token_ids": torch.arange(4, dtype=torch.int32),
+        "experts_ids": blocks[:1],
+        "num_tokens_post_pad": torch.tensor([4], dtype=torch.int32),
+        "block_size": 4,
+    }
+    for wrong in (
+        {"a": make(2, 5)},
+        {"a": make(3, 4)},
+        {"a": make(15)},
+        {"a": make(3, 5).half()},
+        {"b": make(2, 4, 4)},
+        {"b": make(2, 5, 4)},
+        {"b": make(4, 5)},
+        {"b": make(2, 4, 5).double()},
+        {"sorted_token_ids": right["sorted_token_ids"].float()},
+        {"sorted_token_ids": right["sorted_token_ids"].view(1, 4)},
+        {"experts_ids": blocks[:1].view(1, 1)},
+        {"num_tokens_post_pad": torch.tensor(4, dtype=torch.int32)},
+        {"block_size": 0},
+        {"top_k": 0},
+        {"top_k": 2},
+        {"top_k": -1},
+        {"topk_weights": make(3).half()},
+        {"topk_weights": make(4)},
+        {"topk_weights": make(6)[::2]},
+    ):
+        yield right | wrong

@@ -17,10 +17,10 @@ from flash_examples import cached_examples, varlen_examples, wrong_cached, wrong
 from moe_examples import (
     alignment_examples,
     expert_sum_examples,
-    topk_examples,
+    grouped_gemm_examples,
     wrong_alignment,
     wrong_expert_sum,
-    wrong_topk,
+    wrong_grouped_gemm,
 )
 from native_caches import (
     reshape_and_cache_examples,
@@ -42,6 +42,12 @@ from native_operands import (
     in_margin,
     tolerance,
     wide,
+)
+from routing_examples import (
+    grouped_topk_examples,
+    topk_examples,
+    wrong_grouped_topk,
+    wrong_topk,
 )
 
 import torch
@@ -849,6 +855,12 @@ OPERATORS = {
     ),
     "gemm": Operator(
         examples=gemm_examples, wrong=wrong_gemm, dtypes=(*FLOATS, torch.int32, torch.int64)
+    ),
+    "grouped_gemm": Operator(
+        examples=grouped_gemm_examples, wrong=wrong_grouped_gemm, dtypes=COMMON
+    ),
+    "grouped_topk": Operator(
+        examples=grouped_topk_examples, wrong=wrong_grouped_topk, dtypes=COMMON
     ),
     "linear": Operator(
         examples=linear_examples,

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from flash_examples import ends, exact_varlen
-from moe_examples import exact_alignment, exact_choice, token_expert_indices
+from moe_examples import exact_alignment
+from routing_examples import exact_choice, token_expert_indices
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.library import infer_schema
@@ -203,6 +204,15 @@ class TestFunctions:
         assert_near(weights, expected)
         assert torch.equal(experts, chosen)
         assert torch.equal(numbers, token_expert_indices(5, 3))
+
+    @pytest.mark.operators("grouped_topk")
+    def test_grouped_topk(self, dtype: torch.dtype) -> None:
+        scores, bias = torch.rand(5, 8).to(dtype), torch.tensor([0.0] * 4 + [10.0] * 4)
+        weights, experts = vllm.grouped_topk(scores, 2, 1, 3, True, 2.5, bias, 1)
+        exact = scores.double().sigmoid()
+        expected, chosen = exact_choice(exact, exact + bias, 3, renormalize=True)
+        assert_near(weights, 2.5 * expected)
+        assert torch.equal(experts.long(), chosen)
 
     @pytest.mark.operators("moe_sum")
     def test_moe_sum(self, dtype: torch.dtype) -> None:

@@ -80,6 +80,7 @@ enum class Condition : std::uint8_t {
   kVarlenAttention,
   kCachedAttention,
   kTopkGating,  // see core/experts.h
+  kGroupedTopk,
   kBlockAlignment,
   kExpertSum,
   kGroupedGemm,

@@ -23,6 +23,7 @@ __all__ = [
     "fused_add_rms_norm",
     "gelu_and_mul",
     "gelu_tanh_and_mul",
+    "grouped_topk",
     "moe_align_block_size",
     "moe_sum",
     "register_provider",
@@ -214,6 +215,26 @@ def topk_sigmoid(
         *(gating_output, renormalize, e_score_correction_bias),
         *(topk_weights, topk_ids, token_expert_indices),
     )
+
+
+def grouped_topk(
+    scores: torch.Tensor,
+    num_expert_group: int,
+    topk_group: int,
+    topk: int,
+    renormalize: bool,
+    routed_scaling_factor: float,
+    bias: torch.Tensor,
+    scoring_func: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the float32 weights and the int32 experts of each row of ``scores``."""
+    weights = scores.new_empty((scores.shape[0], topk), dtype=torch.float32)
+    experts = torch.empty_like(weights, dtype=torch.int32)
+    infini.ops.grouped_topk(
+        *(scores, num_expert_group, topk_group, topk, renormalize, routed_scaling_factor, bias),
+        *(scoring_func, weights, experts),
+    )
+    return weights, experts
 
 
 def moe_align_block_size(
