@@ -107,7 +107,7 @@ def topk_examples(dtype: torch.dtype, function: str) -> Iterator[Example]:
     yield example("ties of the sums", make.of([[2.0] * 6, [1.0, 1, 2, 2, 1, 1]]), 5, bias=same)
     blocks = make.of([[float(i // 20) for i in range(70)]])
     yield example("ties in several parts", blocks, 25)
-    yield example("ascending", make.of([list(map(float, range(70)))]), 40)
+    yield example("ascending", make.of([list(map(float, range(70)))]), 32)
     deep = make.of([[100.0, -100, 0, 50, -50, 101], [-1000.0, -1001, -1002, -1003, -1004, -1000]])
     yield example("deep", deep, 6)
     hostile = make(5, 40)

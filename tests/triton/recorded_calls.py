@@ -82,6 +82,14 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     },
     "silu_and_mul": {"input": None, "out": None},
     "swiglu": {"input": None, "gate": None, "out": None},
+    "topk_softmax": {
+        "gating_output": None,
+        "renormalize": False,
+        "e_score_correction_bias": None,
+        "topk_weights": None,
+        "topk_indices": None,
+        "token_expert_indices": None,
+    },
 }
 
 Record = dict[str, Any]

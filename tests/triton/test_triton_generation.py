@@ -332,7 +332,8 @@ def test_an_unknown_operator_to_leave_out(capsys: pytest.CaptureFixture[str]) ->
     known = (
         "expected some of add, add_rms_norm, causal_softmax, fused_add_rms_norm, gelu_and_mul, "
         "gelu_tanh_and_mul, gemm, reshape_and_cache, reshape_and_cache_flash, rms_norm, "
-        "rotary_embedding, scaled_dot_product_attention, silu_and_mul, swiglu"
+        "rotary_embedding, scaled_dot_product_attention, silu_and_mul, swiglu, "
+        "topk_softmax"
     )
     assert capsys.readouterr().err.splitlines() == [
         f"codegen: error: --without: got 'nosuch', which is not an operator; {known}",
