@@ -403,6 +403,12 @@ def _caches(dtype: torch.dtype) -> Iterator[KernelCase]:
 def _experts(dtype: torch.dtype) -> Iterator[KernelCase]:
     """The parts of a mixture of experts, for a step of decoding and for a prompt."""
 
+    def random_scores(tokens: int) -> tuple[Any, ...]:
+        return torch.randn(tokens, EXPERTS).to(dtype), True, None
+
+    def results_of_experts(tokens: int) -> tuple[Any, ...]:
+        return (torch.randn(tokens, CHOSEN, 2048).to(dtype),)
+
     def choose(
         scores: torch.Tensor, renormalize: bool, bias: None, order: Callable[..., Any] = torch.topk
     ) -> tuple[torch.Tensor, ...]:
@@ -428,14 +434,14 @@ def _experts(dtype: torch.dtype) -> Iterator[KernelCase]:
 
         yield case(
             "topk_softmax",
-            lambda tokens=tokens: (torch.randn(tokens, EXPERTS).to(dtype), True, None),
+            partial(random_scores, tokens),
             partial(choose, order=in_order),
             out_dtype=torch.float32,
             reference=lambda *arguments, out: choose(*arguments),  # noqa: ARG005
         )
         yield case(
             "moe_sum",
-            lambda tokens=tokens: (torch.randn(tokens, CHOSEN, 2048).to(dtype),),
+            partial(results_of_experts, tokens),
             lambda x: x.sum(1),
             reference=lambda x, out: torch.sum(x, 1, out=out),
         )

@@ -23,13 +23,12 @@ struct ExpertRows {
   std::vector<std::int64_t> choices;  // rows of `out`
 };
 
-[[noreturn]] void Throw(const std::string& place, std::int64_t got, const std::string& expected) {
-  throw std::invalid_argument("grouped_gemm: " + place + ": got " + std::to_string(got) +
-                              ", expected " + expected +
+[[noreturn]] void RefuseElement(const char* name, std::int64_t i, std::int64_t got,
+                                const std::string& expected) {
+  throw std::invalid_argument("grouped_gemm: " + std::string(name) + '[' + std::to_string(i) +
+                              "]: got " + std::to_string(got) + ", expected " + expected +
                               "; pass what moe_align_block_size wrote for this block_size");
 }
-
-std::string At(const char* name, std::int64_t i) { return name + ('[' + std::to_string(i)) + ']'; }
 
 // Reads and checks the blocks. Sets `is_chosen` for each row of `out` that one of them has.
 std::vector<ExpertRows> ReadBlocks(const Tensor& sorted_token_ids, const Tensor& experts_ids,
@@ -38,9 +37,9 @@ std::vector<ExpertRows> ReadBlocks(const Tensor& sorted_token_ids, const Tensor&
   const std::int64_t blocks =
       std::min(sorted_token_ids.shape()[0] / block_size, experts_ids.shape()[0]);
   if (end < 0 || end % block_size != 0 || end / block_size > blocks) {
-    Throw("num_tokens_post_pad", end,
-          "at most " + std::to_string(blocks) + " blocks of " + std::to_string(block_size) +
-              " elements");
+    RefuseElement("num_tokens_post_pad", 0, end,
+                  "at most " + std::to_string(blocks) + " blocks of " + std::to_string(block_size) +
+                      " elements");
   }
   const Indices sorted(sorted_token_ids);
   const Indices expert_of(experts_ids);
@@ -48,14 +47,14 @@ std::vector<ExpertRows> ReadBlocks(const Tensor& sorted_token_ids, const Tensor&
   for (std::int64_t i = 0; i < end; ++i) {
     const std::int64_t expert = expert_of(i / block_size);
     if (expert < 0 || expert >= experts) {
-      Throw(At("experts_ids", i / block_size), expert, "0 to " + std::to_string(experts - 1));
+      RefuseElement("experts_ids", i / block_size, expert, "0 to " + std::to_string(experts - 1));
     }
     if (groups.empty() || groups.back().expert != expert) groups.push_back({expert, {}});
     const std::int64_t choice = sorted(i);
-    if (choice < 0) Throw(At("sorted_token_ids", i), choice, "at least 0");
+    if (choice < 0) RefuseElement("sorted_token_ids", i, choice, "at least 0");
     if (choice >= static_cast<std::int64_t>(is_chosen->size())) continue;
     if ((*is_chosen)[static_cast<std::size_t>(choice)]) {
-      Throw(At("sorted_token_ids", i), choice, "each choice once");
+      RefuseElement("sorted_token_ids", i, choice, "each choice once");
     }
     (*is_chosen)[static_cast<std::size_t>(choice)] = true;
     groups.back().choices.push_back(choice);

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "ops"))
 from attention_examples import exact_attention  # noqa: E402
 from flash_examples import ends, exact_cached, exact_varlen  # noqa: E402
-from moe_examples import exact_alignment, exact_grouped_gemm  # noqa: E402
+from moe_examples import blocks_of, exact_grouped_gemm  # noqa: E402
 from native_caches import exact_flash_caches, exact_paged_caches  # noqa: E402
 from native_examples import OPERATORS, exact_rotation, gelu, gelu_tanh, silu  # noqa: E402
 from native_operands import (  # noqa: E402
@@ -234,11 +234,9 @@ def operands(
             }
         case "moe_align_block_size":
             ids = torch.arange(3 * length) % 5
-            results = exact_alignment(ids, 5, 4)
-            names = ("sorted_token_ids", "experts_ids", "num_tokens_post_pad")
-            arguments = {"topk_ids": ids, "num_experts": 5, "block_size": 4}
-            return arguments, {
-                each: values.int() for each, values in zip(names, results, strict=True)
+            sizes = {"num_experts": 5, "block_size": 4}
+            return {"topk_ids": ids, **sizes}, {
+                each: values.int() for each, values in blocks_of(ids, 5, 4).items()
             }
         case "grouped_topk":
             arguments = {
@@ -253,14 +251,14 @@ def operands(
             }
             exact = wide(rows).sigmoid()
             weights, experts = exact_choice(exact, exact, min(3, length), renormalize=False)
-            results = {"topk_values": 2 * weights.float(), "topk_indices": experts.int()}
-            return arguments, results
+            return arguments, {
+                "topk_values": 2 * weights.float(),
+                "topk_indices": experts.int(),
+            }
         case "grouped_gemm":
             ids = torch.tensor([[1], [0], [1], [1], [0]])
             b = make(2, 3, length)
-            names = ("sorted_token_ids", "experts_ids", "num_tokens_post_pad")
-            blocks = dict(zip(names, exact_alignment(ids, 2, 2), strict=True))
-            arguments = {"a": rows, "b": b, **blocks, "block_size": 2}
+            arguments = {"a": rows, "b": b, **blocks_of(ids, 2, 2), "block_size": 2}
             return arguments, exact_grouped_gemm(rows, b, ids)
         case "moe_sum":
             experts = make(2, 3, length)

@@ -27,6 +27,16 @@ def exact_alignment(
     return sorted_ids, expert_of, torch.tensor([start * block_size])
 
 
+def blocks_of(
+    ids: torch.Tensor, experts: int, block_size: int, room: int | None = None
+) -> dict[str, torch.Tensor]:
+    """What ``moe_align_block_size`` writes, by name."""
+    results = exact_alignment(ids, experts, block_size, room)
+    return dict(
+        zip(("sorted_token_ids", "experts_ids", "num_tokens_post_pad"), results, strict=True)
+    )
+
+
 def alignment_room(count: int, experts: int, block_size: int) -> int:
     """The room that vLLM gives to ``sorted_token_ids``."""
     return min(count * block_size, count + experts * (block_size - 1))
@@ -44,9 +54,14 @@ def alignment_examples(dtype: torch.dtype) -> Iterator[Example]:
         room: int | None = None,
         step: int = 1,
     ) -> Example:
-        results = [each.to(dtype) for each in exact_alignment(ids, experts, block_size, room)]
-        names = ("sorted_token_ids", "experts_ids", "num_tokens_post_pad")
-        outs = [in_margin(torch.zeros(step * len(each), dtype=dtype))[::step] for each in results]
+        results = blocks_of(ids, experts, block_size, room)
+        (first, (out, expected)), *others = (
+            (
+                name,
+                (in_margin(torch.zeros(step * len(each), dtype=dtype))[::step], each.to(dtype)),
+            )
+            for name, each in results.items()
+        )
         return Example(
             title=title,
             arguments={
@@ -54,10 +69,10 @@ def alignment_examples(dtype: torch.dtype) -> Iterator[Example]:
                 "num_experts": experts,
                 "block_size": block_size,
             },
-            name=names[0],
-            out=outs[0],
-            expected=results[0],
-            others=dict(zip(names[1:], zip(outs[1:], results[1:], strict=True), strict=True)),
+            name=first,
+            out=out,
+            expected=expected,
+            others=dict(others),
         )
 
     def random(*shape: int, experts: int, low: int = 0) -> torch.Tensor:
@@ -193,14 +208,13 @@ def grouped_gemm_examples(dtype: torch.dtype) -> Iterator[Example]:
     ) -> Example:
         """``ids`` has a row of experts for each row of ``a``."""
         exact = exact_grouped_gemm(a, b, ids, weights)
-        blocks = (in_margin(each.to(index)) for each in exact_alignment(ids, len(b), block_size))
-        names = ("sorted_token_ids", "experts_ids", "num_tokens_post_pad")
+        blocks = blocks_of(ids, len(b), block_size)
         return Example(
             title=title,
             arguments={
                 "a": a,
                 "b": b,
-                **dict(zip(names, blocks, strict=True)),
+                **{name: in_margin(each.to(index)) for name, each in blocks.items()},
                 "block_size": block_size,
                 "top_k": ids.shape[1],
                 **({} if weights is None else {"topk_weights": weights}),

@@ -196,7 +196,8 @@ class TestFunctions:
     ) -> None:
         scores = torch.randn(5, 16).to(dtype)
         bias = torch.rand(16) if has_bias else None
-        weights, experts, numbers = torch.full((5, 3), 7.0), *torch.full((2, 5, 3), 7)
+        weights = torch.full((5, 3), 7.0)
+        experts, numbers = torch.full((2, 5, 3), 7)
         getattr(vllm, name)(weights, experts, numbers, scores, True, bias)
         exact = function(scores.double())
         keys = scores.double() if bias is None else exact + bias

@@ -154,9 +154,15 @@ def test_an_expert_out_of_range_is_an_error_before_anything_is_written(ids: Any)
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"num_tokens_post_pad": [6]}, "num_tokens_post_pad: got 6, expected at most 2 blocks"),
-        ({"num_tokens_post_pad": [12]}, "num_tokens_post_pad: got 12, expected at most 2 blocks"),
-        ({"num_tokens_post_pad": [-4]}, "num_tokens_post_pad: got -4, expected at most 2"),
+        (
+            {"num_tokens_post_pad": [6]},
+            r"num_tokens_post_pad\[0\]: got 6, expected at most 2 blocks",
+        ),
+        (
+            {"num_tokens_post_pad": [12]},
+            r"num_tokens_post_pad\[0\]: got 12, expected at most 2 blocks",
+        ),
+        ({"num_tokens_post_pad": [-4]}, r"num_tokens_post_pad\[0\]: got -4, expected at most 2"),
         ({"experts_ids": [0, 3]}, r"experts_ids\[1\]: got 3, expected 0 to 2"),
         ({"experts_ids": [-1, 0]}, r"experts_ids\[0\]: got -1, expected 0 to 2"),
         (
