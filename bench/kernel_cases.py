@@ -36,6 +36,7 @@ HEAD_SIZE = 128
 VOCABULARY = 128_256
 # Its random number for row 0 is less than 1e-7 below 1: it draws the last token that is kept.
 SEED_OF_THE_LAST = 17_845_651
+EXPERTS, CHOSEN = 64, 6  # of one token
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,14 @@ class KernelCase:
         outs: tuple[torch.Tensor, ...] = ()
         if not self.in_place:
             results = self.results([move(value, "meta") for value in inputs])
-            make = partial(torch.empty, dtype=self.out_dtype, device=device)
-            outs = tuple(make(each.shape) for each in results)
+            outs = tuple(
+                torch.empty(
+                    each.shape,
+                    dtype=self.out_dtype if each.is_floating_point() else each.dtype,
+                    device=device,
+                )
+                for each in results
+            )
         return tuple(move(value, device) for value in inputs), outs
 
     def results(self, inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
@@ -108,6 +115,7 @@ def cases(device: str) -> Iterator[KernelCase]:
         yield from _attention(dtype)
         if device == "cpu":
             yield from _caches(dtype)
+            yield from _experts(dtype)
         for tokens in TOKENS:
             yield from _of_tokens(tokens, dtype)
     yield from _sampling()
@@ -442,6 +450,85 @@ def _sampling() -> Iterator[KernelCase]:
             size=rows,
             dtype=torch.float32,
             out_dtype=torch.int64,
+        )
+
+
+def _experts(dtype: torch.dtype) -> Iterator[KernelCase]:
+    """The parts of a mixture of experts, for a step of decoding and for a prompt."""
+
+    def random_scores(tokens: int) -> tuple[Any, ...]:
+        return torch.randn(tokens, EXPERTS).to(dtype), True, None
+
+    def results_of_experts(tokens: int) -> tuple[Any, ...]:
+        return (torch.randn(tokens, CHOSEN, 2048).to(dtype),)
+
+    def choose(
+        scores: torch.Tensor, renormalize: bool, bias: None, order: Callable[..., Any] = torch.topk
+    ) -> tuple[torch.Tensor, ...]:
+        del renormalize, bias
+        weights = torch.softmax(scores, -1, torch.promote_types(scores.dtype, torch.float32))
+        weights, experts = order(weights, CHOSEN)
+        numbers = torch.arange(experts.numel(), device=scores.device).view(CHOSEN, -1).T
+        return weights / weights.sum(-1, keepdim=True), experts, numbers
+
+    def in_order(weights: torch.Tensor, count: int) -> tuple[torch.Tensor, ...]:
+        """Like topk, with equal ones in the order of the experts."""
+        values, experts = torch.sort(weights, dim=-1, descending=True, stable=True)
+        return values[:, :count], experts[:, :count]
+
+    for tokens in (1, 512):
+        case = partial(
+            KernelCase,
+            title=f"{_dtype_name(dtype)}, {tokens} token{'s' * (tokens > 1)}",
+            size=tokens,
+            dtype=dtype,
+            out_dtype=dtype,
+        )
+
+        yield case(
+            "topk_softmax",
+            partial(random_scores, tokens),
+            partial(choose, order=in_order),
+            out_dtype=torch.float32,
+            reference=lambda *arguments, out: choose(*arguments),  # noqa: ARG005
+        )
+        yield case(
+            "moe_sum",
+            partial(results_of_experts, tokens),
+            lambda x: x.sum(1),
+            reference=lambda x, out: torch.sum(x, 1, out=out),
+        )
+        # Not read from tensors, which can be without memory: choice i has expert 7 * i.
+        owned = [
+            [i for i in range(CHOSEN * tokens) if 7 * i % EXPERTS == expert]
+            for expert in range(EXPERTS)
+        ]
+
+        def factors(tokens: int = tokens, owned: list[list[int]] = owned) -> tuple[Any, ...]:
+            a, b = torch.randn(tokens, 512), torch.randn(EXPERTS, 256, 512)
+            blocks = [own + [CHOSEN * tokens] * (-len(own) % 16) for own in owned]
+            experts = [e for e, block in enumerate(blocks) for _ in range(len(block) // 16)]
+            sorted_ids = torch.tensor([*itertools.chain(*blocks)])
+            indices = sorted_ids, torch.tensor(experts), torch.tensor([len(sorted_ids)])
+            return a.to(dtype), (b / 16).to(dtype), *indices, 16, CHOSEN
+
+        def multiply(
+            a: torch.Tensor, b: torch.Tensor, *_: Any, owned: list[list[int]] = owned
+        ) -> torch.Tensor:
+            out = a.new_empty(CHOSEN * len(a), b.shape[1])
+            for matrix, own in zip(b, owned, strict=True):
+                if own:
+                    out[own] = a[[i // CHOSEN for i in own]] @ matrix.T
+            return out
+
+        yield case(
+            "grouped_gemm",
+            factors,
+            multiply,
+            reference=lambda *arguments, out, multiply=multiply: multiply(  # noqa: ARG005
+                *arguments
+            ),
+            flops=2 * CHOSEN * tokens * 256 * 512,
         )
 
 

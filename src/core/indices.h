@@ -8,7 +8,7 @@
 
 namespace infini::ops {
 
-// Reads a tensor of int32 or int64, of at most two dimensions.
+// Reads and writes a tensor of int32 or int64, of at most two dimensions.
 class Indices {
  public:
   Indices() = default;  // no tensor
@@ -24,6 +24,13 @@ class Indices {
     return is_wide_ ? reinterpret_cast<const std::int64_t*>(data_)[i * step_]
                     : reinterpret_cast<const std::int32_t*>(data_)[i * step_];
   }
+  void Write(std::int64_t i, std::int64_t value) const {
+    if (is_wide_) {
+      reinterpret_cast<std::int64_t*>(data_)[i * step_] = value;
+    } else {
+      reinterpret_cast<std::int32_t*>(data_)[i * step_] = static_cast<std::int32_t>(value);
+    }
+  }
   // One row of two dimensions.
   Indices Row(std::int64_t i) const {
     Indices row = *this;
@@ -33,7 +40,7 @@ class Indices {
   }
 
  private:
-  const char* data_ = nullptr;
+  char* data_ = nullptr;
   std::int64_t step_ = 0;
   std::int64_t row_step_ = 0;
   bool is_wide_ = false;

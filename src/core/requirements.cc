@@ -10,6 +10,7 @@
 
 #include "core/attention.h"
 #include "core/concatenation.h"
+#include "core/experts.h"
 #include "core/product.h"
 #include "core/rotary.h"
 
@@ -254,6 +255,16 @@ bool Meets(const Invocation& call, Condition condition) {
       return CachedAttentionOf(call, nullptr);
     case Condition::kSampling:
       return IsSampling(call);
+    case Condition::kTopkGating:
+      return IsTopkGating(call);
+    case Condition::kGroupedTopk:
+      return IsGroupedTopk(call);
+    case Condition::kBlockAlignment:
+      return IsBlockAlignment(call);
+    case Condition::kExpertSum:
+      return IsExpertSum(call);
+    case Condition::kGroupedGemm:
+      return IsGroupedGemm(call);
   }
   return false;
 }

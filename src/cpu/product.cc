@@ -398,6 +398,10 @@ const ProductKernels& ProductKernelsOf(DataType type) {
 void Multiply(const Invocation& call, ProductOf product_of) {
   Product product;
   product_of(call, &product);
+  Multiply(product);
+}
+
+void Multiply(Product product) {
   const DataType type = product.type;
   const ProductKernels* const kernels = &ProductKernelsOf(type);
   product.MergeBatchIntoRows();

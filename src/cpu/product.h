@@ -6,6 +6,7 @@
 namespace infini::ops::cpu {
 
 // For all real types.
+void Multiply(Product product);
 void Multiply(const Invocation& call, ProductOf product_of);
 
 }  // namespace infini::ops::cpu

@@ -12,14 +12,17 @@
 
 namespace infini::ops::cpu {
 
-void Softmax(const Tensor& input, double scale, bool is_causal, const Tensor& out) {
-  const auto normalize = WithFloatType(out.data_type(), [](auto* element) {
+SoftmaxFunction SoftmaxOf(DataType type) {
+  return WithFloatType(type, [](auto* element) -> SoftmaxFunction {
     return INFINI_OPS_KERNEL(SoftmaxRow<ElementOf<decltype(element)>>);
   });
+}
+
+void Softmax(const Tensor& input, double scale, bool is_causal, const Tensor& out) {
+  const SoftmaxFunction normalize = SoftmaxOf(out.data_type());
   const auto element_size = static_cast<std::int64_t>(DataTypeSize(out.data_type()));
   const std::int64_t size = out.shape()[out.dimensions() - 1];
   const std::int64_t rows = is_causal ? out.shape()[out.dimensions() - 2] : 1;
-  const auto powers_bytes = (size + kMostLanes) * static_cast<std::int64_t>(sizeof(double));
   const auto loop = [&](std::int64_t row, const void* const* inputs, void* const* outs,
                         void* powers) {
     const std::int64_t visible = size - rows + row % rows + 1;
@@ -27,7 +30,7 @@ void Softmax(const Tensor& input, double scale, bool is_causal, const Tensor& ou
     std::memset(static_cast<char*>(outs[0]) + visible * element_size, 0,
                 static_cast<std::size_t>((size - visible) * element_size));
   };
-  ForEachRow({&input}, {&out}, powers_bytes, loop);
+  ForEachRow({&input}, {&out}, SoftmaxScratch(size), loop);
 }
 
 }  // namespace infini::ops::cpu

@@ -270,6 +270,7 @@ def test_kernels_of_unselected_operators_are_not_compiled(
         ("gem*", {"gemm.cc", "product.cc"}),
         ("cast", {"cast.cc", "convert.cc"}),
         ("reshape_and_cache_flash", {"reshape_and_cache_flash.cc", "cache.cc"}),
+        ("topk_softmax", {"topk_softmax.cc", "convert.cc", "routing.cc", "softmax.cc"}),
     ):
         monkeypatch.setenv("INFINI_OPS_TORCH_OPS", value)
         finished = run_cmake(root, tmp_path, "-DWITH_TORCH=OFF")
@@ -279,7 +280,8 @@ def test_kernels_of_unselected_operators_are_not_compiled(
         )
         metadata = json.loads((tmp_path / "registry" / "native_ops_metadata.json").read_text())
         names = {f"{each['name']}.cc" for each in metadata["ops"]}
-        assert names == added - {"cache.cc", "convert.cc", "norm.cc", "product.cc"}
+        of_several = {"cache.cc", "convert.cc", "norm.cc", "product.cc", "routing.cc", "softmax.cc"}
+        assert names == added - of_several
         left_out = {f"{each['name']}.cc" for each in metadata["not_selected"]}
         bases = {f"{path.stem}.cc" for path in (root / "src" / "base").glob("*.h")}
         assert left_out == bases - names

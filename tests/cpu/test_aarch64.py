@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "ops"))
 from attention_examples import exact_attention  # noqa: E402
 from flash_examples import ends, exact_cached, exact_varlen  # noqa: E402
+from moe_examples import blocks_of, exact_grouped_gemm  # noqa: E402
 from native_caches import exact_flash_caches, exact_paged_caches  # noqa: E402
 from native_examples import OPERATORS, exact_rotation, gelu, gelu_tanh, silu  # noqa: E402
 from native_operands import (  # noqa: E402
@@ -40,6 +41,7 @@ from native_operands import (  # noqa: E402
     tolerance,
     wide,
 )
+from routing_examples import exact_choice, token_expert_indices  # noqa: E402
 from sampling_examples import exact_tokens  # noqa: E402
 
 # `assert_close` would import torch.distributed.tensor, as in tests/ops/conftest.py.
@@ -161,6 +163,7 @@ def operands(
     """The arguments of a call with a dimension of this length, and the exact results.
 
     The results are those of ``out``, or by name; an argument of such a name is written in place.
+    Those in float64 or int64 are for outs of the type of the arguments, others for their own.
     """
     x, y = make(length), make(length)
     rows, columns = make(5, length), make(length, 3)
@@ -221,6 +224,46 @@ def operands(
                 name: exact_rotation(positions, each, size, cache, **kept)
                 for name, each in heads.items()
             }
+        case "topk_softmax" | "topk_sigmoid":
+            is_softmax = name == "topk_softmax"
+            exact = torch.softmax(wide(rows), -1) if is_softmax else wide(rows).sigmoid()
+            weights, experts = exact_choice(exact, wide(rows), min(3, length), renormalize=False)
+            return {"gating_output": rows}, {
+                "topk_weights": weights.float(),
+                "topk_indices": experts.int(),
+                "token_expert_indices": token_expert_indices(*experts.shape).int(),
+            }
+        case "moe_align_block_size":
+            ids = torch.arange(3 * length) % 5
+            sizes = {"num_experts": 5, "block_size": 4}
+            return {"topk_ids": ids, **sizes}, {
+                each: values.int() for each, values in blocks_of(ids, 5, 4).items()
+            }
+        case "grouped_topk":
+            arguments = {
+                "scores": rows,
+                "num_expert_group": 1,
+                "topk_group": 1,
+                "topk": min(3, length),
+                "renormalize": False,
+                "routed_scaling_factor": 2.0,
+                "bias": torch.zeros(length),
+                "scoring_func": 1,
+            }
+            exact = wide(rows).sigmoid()
+            weights, experts = exact_choice(exact, exact, min(3, length), renormalize=False)
+            return arguments, {
+                "topk_values": 2 * weights.float(),
+                "topk_indices": experts.int(),
+            }
+        case "grouped_gemm":
+            ids = torch.tensor([[1], [0], [1], [1], [0]])
+            b = make(2, 3, length)
+            arguments = {"a": rows, "b": b, **blocks_of(ids, 2, 2), "block_size": 2}
+            return arguments, exact_grouped_gemm(rows, b, ids)
+        case "moe_sum":
+            experts = make(2, 3, length)
+            return {"input": experts}, wide(experts).sum(1)
         case "causal_softmax":
             last = rows[: min(1, length)]  # sees all elements
             return {"input": last}, torch.softmax(wide(last), -1)
@@ -229,7 +272,7 @@ def operands(
         case "top_k_top_p_sampling_from_logits":
             logits = make(3, length + 1)
             arguments = {"logits": logits, "top_k": 9, "top_p": 0.9, "seed": length}
-            return arguments, exact_tokens(**arguments)
+            return arguments, exact_tokens(**arguments).to(torch.int32)
         case "gemm":
             arguments = {"a": columns, "b": rows, "trans_a": True, "trans_b": True}
             return arguments, wide(columns).t() @ wide(rows).t()
@@ -266,24 +309,24 @@ def test_every_length_up_to_two_vectors(
 ) -> None:
     maker = Maker(dtype)
 
-    def make(*shape: int) -> torch.Tensor:
+    def make(*shape: int, maker: Maker = maker) -> torch.Tensor:
         return maker(*shape[:-1], shape[-1] * step)[..., ::step]
 
     for length in range(2 * 16 + 2):
         arguments, exact = operands(name, make, length)
-        results = exact if isinstance(exact, dict) else {"out": exact}
-        # Indices have a type of their own.
-        is_index = dtype.is_floating_point and not all(
-            map(torch.is_floating_point, results.values())
-        )
-        out_type = torch.int64 if is_index else dtype
+        results = {
+            each: values.to(dtype) if values.dtype in (torch.float64, torch.int64) else values
+            for each, values in (exact if isinstance(exact, dict) else {"out": exact}).items()
+        }
         is_in_place = results.keys() <= arguments.keys()
         (first, (out, expected)), *others = (
             (
                 each,
                 (
-                    arguments.pop(each) if is_in_place else make(*values.shape).to(out_type),
-                    values.to(out_type),
+                    arguments.pop(each)
+                    if is_in_place
+                    else make(*values.shape, maker=Maker(values.dtype)),
+                    values,
                 ),
             )
             for each, values in results.items()

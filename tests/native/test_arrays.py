@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -167,6 +168,47 @@ def exact_varlen(query: Array, key: Array, value: Array, *lengths: Any) -> Array
     return np.concatenate(outs)
 
 
+def exact_softmax(x: Array) -> Array:
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def exact_sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def exact_topk(scores: Array, function: Callable[[Array], Array]) -> tuple[Array, ...]:
+    """Return the weights and the places of the three largest scores of each row."""
+    experts = np.argsort(-scores, -1, kind="stable")[:, :3]
+    weights = np.take_along_axis(function(scores), experts, -1)
+    return weights, experts, np.arange(experts.size).reshape(3, -1).T
+
+
+def exact_grouped_topk(scores: Array, *_: Any) -> tuple[Array, ...]:
+    """Return the three largest scores of each row in two of four groups, twice."""
+    groups = scores.reshape(5, 4, 8)
+    best = np.sort(groups, -1)[..., -2:].sum(-1)
+    is_left = best < np.sort(best, -1)[:, 2:3]
+    kept = np.where(is_left[..., np.newaxis], -np.inf, groups).reshape(5, 32)
+    experts = np.argsort(-kept, -1, kind="stable")[:, :3]
+    return 2 * np.take_along_axis(scores, experts, -1), experts
+
+
+def exact_blocks(ids: Array, *_: int) -> tuple[Array, ...]:
+    """Return the choices of four experts, of which the third has none, in blocks of two."""
+    empty = ids.size
+    places = [np.flatnonzero(ids == expert).tolist() for expert in range(4)]
+    padded = [own + [empty] * (len(own) % 2) for own in places]
+    blocks = [expert for expert, own in enumerate(padded) for _ in range(len(own) // 2)]
+    every = [*itertools.chain(*padded)]
+    rest = 14 - len(every)
+    return (
+        np.array(every + [empty] * rest),
+        np.array(blocks + [0] * (rest // 2)),
+        np.array([len(every)]),
+    )
+
+
 @dataclass(frozen=True)
 class Operator:
     """How to call one operator, and its exact result in float64 or int64."""
@@ -178,9 +220,10 @@ class Operator:
     keywords: tuple[tuple[str, Any], ...] = ()
     as_list: bool = False
     outs: tuple[str, ...] = ("out",)
-    has_indices: bool = False  # its results, of a type of their own
     in_place: tuple[int, ...] = ()
     """The places of the operands that are written if there are no outs."""
+    out_dtypes: tuple[str, ...] = ()
+    """Of the outs, if that is not the type of the operands."""
 
 
 OPERATORS = (
@@ -226,12 +269,37 @@ OPERATORS = (
         (("alpha", 3), ("beta", 0)),
     ),
     Operator(
+        "grouped_gemm",
+        lambda make: (
+            *(make(3, 33), make(2, 20, 33)),
+            *(np.array([1, 2, 0, 3, 4, 5]), np.array([1, 0]), np.array([6]), 3, 2),
+        ),
+        lambda a, b, *_: np.stack([a[i // 2] @ b[1 if i < 3 else 0].T for i in range(6)]),
+        SMALL_FLOATS,
+    ),
+    Operator(
+        "grouped_topk",
+        lambda make: (make(5, 32), 4, 2, 3, False, 2.0, np.zeros(32, "float32")),
+        exact_grouped_topk,
+        SMALL_FLOATS,
+        outs=("topk_values", "topk_indices"),
+        out_dtypes=("float32", "int32"),
+    ),
+    Operator(
         "linear",
         lambda make: (make(4, 33), make(20, 33), make(20)),
         exact_linear,
         FLOATS + WIDE_INTEGERS,
     ),
     Operator("matmul", factors, np.matmul, FLOATS + WIDE_INTEGERS),
+    Operator(
+        "moe_align_block_size",
+        lambda _: (np.array([[0, 3], [3, 1], [-1, 3], [1, 3], [0, 0]]), 4, 2),
+        exact_blocks,
+        ("int32", "int64"),
+        outs=("sorted_token_ids", "experts_ids", "num_tokens_post_pad"),
+    ),
+    Operator("moe_sum", lambda make: (make(5, 3, 33),), lambda x: x.sum(1), SMALL_FLOATS),
     Operator("mul", matrices, np.multiply, FLOATS + INTEGERS),
     Operator(
         "reshape_and_cache",
@@ -269,7 +337,18 @@ OPERATORS = (
         lambda make: (make(5, 33), 1, 0.5, 0),
         lambda x, *_: x.argmax(-1),
         SMALL_FLOATS,
-        has_indices=True,
+        out_dtypes=("int64",),
+    ),
+    *(
+        Operator(
+            name,
+            matrix,
+            partial(exact_topk, function=function),
+            SMALL_FLOATS,
+            outs=("topk_weights", "topk_indices", "token_expert_indices"),
+            out_dtypes=("float32", "int32", "int64"),
+        )
+        for name, function in (("topk_sigmoid", exact_sigmoid), ("topk_softmax", exact_softmax))
     ),
 )
 
@@ -336,10 +415,11 @@ def test_result(operator: Operator, dtype: str, layout: Callable[[Array], Array]
     ]
     with np.errstate(all="ignore"):
         exact = operator.exact(*map(wide, inputs))
-    out_type = "int64" if operator.has_indices else dtype
-    results = [each.astype(out_type) for each in (exact if isinstance(exact, tuple) else (exact,))]
+    every = exact if isinstance(exact, tuple) else (exact,)
+    dtypes = operator.out_dtypes or (dtype,) * len(every)
+    results = [each.astype(own) for each, own in zip(every, dtypes, strict=True)]
     outs = [inputs[place] for place in operator.in_place] or [
-        layout(np.full(each.shape, GARBAGE).astype(out_type)) for each in results
+        layout(np.full(each.shape, GARBAGE).astype(each.dtype)) for each in results
     ]
     before = [outside(out) for out in outs] if layout is sliced else []
     arguments = [inputs] if operator.as_list else inputs

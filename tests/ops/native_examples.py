@@ -14,6 +14,14 @@ from typing import Any
 
 from attention_examples import attention_examples, wrong_attention
 from flash_examples import cached_examples, varlen_examples, wrong_cached, wrong_varlen
+from moe_examples import (
+    alignment_examples,
+    expert_sum_examples,
+    grouped_gemm_examples,
+    wrong_alignment,
+    wrong_expert_sum,
+    wrong_grouped_gemm,
+)
 from native_caches import (
     reshape_and_cache_examples,
     reshape_and_cache_flash_examples,
@@ -40,6 +48,12 @@ from sampling_examples import (
     scaled_softmax_examples,
     wrong_sampling,
     wrong_scaled_softmax,
+)
+from routing_examples import (
+    grouped_topk_examples,
+    topk_examples,
+    wrong_grouped_topk,
+    wrong_topk,
 )
 
 import torch
@@ -848,6 +862,12 @@ OPERATORS = {
     "gemm": Operator(
         examples=gemm_examples, wrong=wrong_gemm, dtypes=(*FLOATS, torch.int32, torch.int64)
     ),
+    "grouped_gemm": Operator(
+        examples=grouped_gemm_examples, wrong=wrong_grouped_gemm, dtypes=COMMON
+    ),
+    "grouped_topk": Operator(
+        examples=grouped_topk_examples, wrong=wrong_grouped_topk, dtypes=COMMON
+    ),
     "linear": Operator(
         examples=linear_examples,
         wrong=wrong_linear,
@@ -860,6 +880,13 @@ OPERATORS = {
         dtypes=(*FLOATS, torch.int32, torch.int64),
         recorded="matmul.out",
     ),
+    "moe_align_block_size": Operator(
+        examples=alignment_examples,
+        wrong=wrong_alignment,
+        dtypes=(torch.int32, torch.int64),
+        required=(torch.int32, torch.int64),
+    ),
+    "moe_sum": Operator(examples=expert_sum_examples, wrong=wrong_expert_sum, dtypes=COMMON),
     "mul": Operator(
         examples=mul_examples,
         wrong=lambda: wrong_elementwise("input", "other"),
@@ -883,6 +910,12 @@ OPERATORS = {
     "scaled_softmax": Operator(examples=scaled_softmax_examples, wrong=wrong_scaled_softmax),
     "silu_and_mul": Operator(
         examples=partial(halves_examples, activation=silu), wrong=wrong_halves, dtypes=COMMON
+    ),
+    "topk_sigmoid": Operator(
+        examples=partial(topk_examples, function="sigmoid"), wrong=wrong_topk, dtypes=COMMON
+    ),
+    "topk_softmax": Operator(
+        examples=partial(topk_examples, function="softmax"), wrong=wrong_topk, dtypes=COMMON
     ),
     "swiglu": Operator(examples=swiglu_examples, wrong=lambda: wrong_elementwise("input", "gate")),
     "top_k_top_p_sampling_from_logits": Operator(

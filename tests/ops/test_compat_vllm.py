@@ -9,11 +9,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from flash_examples import ends, exact_varlen
+from moe_examples import exact_alignment
+from routing_examples import exact_choice, token_expert_indices
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.library import infer_schema
@@ -172,6 +175,63 @@ class TestFunctions:
             assert torch.equal(key_cache[block, :, :, offset].flatten(1), key[token])
             assert torch.equal(value_cache[block, ..., offset], value[token])
         assert key_cache.count_nonzero() == value_cache.count_nonzero() == 2 * key[0].numel()
+
+    @pytest.mark.parametrize(
+        ("name", "function"),
+        [
+            pytest.param(name, function, marks=pytest.mark.operators(name), id=name)
+            for name, function in (
+                ("topk_softmax", partial(torch.softmax, dim=-1)),
+                ("topk_sigmoid", torch.sigmoid),
+            )
+        ],
+    )
+    @pytest.mark.parametrize("has_bias", [True, False])
+    def test_topk(
+        self,
+        dtype: torch.dtype,
+        name: str,
+        function: Callable[[torch.Tensor], torch.Tensor],
+        has_bias: bool,
+    ) -> None:
+        scores = torch.randn(5, 16).to(dtype)
+        bias = torch.rand(16) if has_bias else None
+        weights = torch.full((5, 3), 7.0)
+        experts, numbers = torch.full((2, 5, 3), 7)
+        getattr(vllm, name)(weights, experts, numbers, scores, True, bias)
+        exact = function(scores.double())
+        keys = scores.double() if bias is None else exact + bias
+        expected, chosen = exact_choice(exact, keys, 3, renormalize=True)
+        assert_near(weights, expected)
+        assert torch.equal(experts, chosen)
+        assert torch.equal(numbers, token_expert_indices(5, 3))
+
+    @pytest.mark.operators("grouped_topk")
+    def test_grouped_topk(self, dtype: torch.dtype) -> None:
+        scores, bias = torch.rand(5, 8).to(dtype), torch.tensor([0.0] * 4 + [10.0] * 4)
+        weights, experts = vllm.grouped_topk(scores, 2, 1, 3, True, 2.5, bias, 1)
+        exact = scores.double().sigmoid()
+        expected, chosen = exact_choice(exact, exact + bias, 3, renormalize=True)
+        assert_near(weights, 2.5 * expected)
+        assert torch.equal(experts.long(), chosen)
+
+    @pytest.mark.operators("moe_sum")
+    def test_moe_sum(self, dtype: torch.dtype) -> None:
+        x, out = torch.randn(5, 3, 33).to(dtype), torch.full((5, 33), 7.0, dtype=dtype)
+        vllm.moe_sum(x, out)
+        assert_near(out, x.double().sum(1))
+
+
+@pytest.mark.operators("moe_align_block_size")
+@pytest.mark.parametrize("has_map", [True, False])
+def test_moe_align_block_size(has_map: bool) -> None:
+    ids = torch.tensor([[0, 2], [3, 2], [2, 1]], dtype=torch.int32)
+    expert_map = torch.tensor([-1, 0, 1, -1], dtype=torch.int32) if has_map else None
+    outs = [torch.full((size,), 7, dtype=torch.int32) for size in (18, 6, 1)]
+    vllm.moe_align_block_size(ids, 4, 4, *outs, expert_map=expert_map)
+    local = ids if expert_map is None else expert_map[ids.long()]
+    for out, expected in zip(outs, exact_alignment(local, 4, 4, 18), strict=True):
+        torch.testing.assert_close(out[: len(expected)].long(), expected, rtol=0, atol=0)
 
 
 @pytest.mark.operators("flash_attn_varlen_func")

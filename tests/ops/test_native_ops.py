@@ -411,12 +411,15 @@ def _complex(name: str, device: str) -> tuple[dict[str, Any], dict[str, torch.Te
     """Returns the plain example of an operator in complex numbers."""
     example = next(OPERATORS[name].examples(torch.float32))
     move = Mover(device)
+    is_of_indices = not example.out.is_floating_point()  # which are converted, too
 
     def convert(value: Any) -> Any:
         if isinstance(value, list):
             return [convert(each) for each in value]
-        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
-        return value.to(torch.complex128) if is_float else value
+        if not isinstance(value, torch.Tensor):
+            return value
+        is_converted = is_of_indices or value.is_floating_point()
+        return value.to(torch.complex128) if is_converted else value
 
     arguments = {key: move(convert(value)) for key, value in example.arguments.items()}
     outs = {key: torch.zeros_like(convert(out)) for key, out in example.outs.items()}

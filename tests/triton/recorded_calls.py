@@ -95,6 +95,14 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "seeds": None,
         "out": None,
     },
+    "topk_softmax": {
+        "gating_output": None,
+        "renormalize": False,
+        "e_score_correction_bias": None,
+        "topk_weights": None,
+        "topk_indices": None,
+        "token_expert_indices": None,
+    },
 }
 
 Record = dict[str, Any]

@@ -333,7 +333,7 @@ def test_an_unknown_operator_to_leave_out(capsys: pytest.CaptureFixture[str]) ->
         "expected some of add, add_rms_norm, causal_softmax, fused_add_rms_norm, gelu_and_mul, "
         "gelu_tanh_and_mul, gemm, reshape_and_cache, reshape_and_cache_flash, rms_norm, "
         "rotary_embedding, scaled_dot_product_attention, scaled_softmax, silu_and_mul, swiglu, "
-        "top_k_top_p_sampling_from_logits"
+        "top_k_top_p_sampling_from_logits, topk_softmax"
     )
     assert capsys.readouterr().err.splitlines() == [
         f"codegen: error: --without: got 'nosuch', which is not an operator; {known}",

@@ -25,7 +25,9 @@ PLACES = {"input": 1, "a": 1, "other": 2, "gate": 2, "weight": 2, "b": 2, "out":
 PLACES |= {"query": 1, "key": 2, "value": 3, "positions": 4, "slot_mapping": 4}
 PLACES |= {"logits": 1, "top_ks": 2, "top_ps": 3, "seeds": 4}
 PLACES |= {"cos_sin_cache": 5, "key_cache": 5, "value_cache": 6, "attn_mask": 7}
-INDICES = ("positions", "slot_mapping", "top_ks", "seeds")
+PLACES |= {"gating_output": 1, "e_score_correction_bias": 5, "topk_weights": 8}
+PLACES |= {"topk_indices": 6, "token_expert_indices": 7}
+INDICES = ("positions", "slot_mapping", "top_ks", "seeds", "topk_indices", "token_expert_indices")
 
 Json = dict[str, Any]
 
@@ -221,6 +223,16 @@ def sampling(logits: Any, index: str = "int64", dtype: str = "float32", **option
     return request
 
 
+def topk(experts: int, chosen: int = 4, dtype: str = "float16", **options: Any) -> Json:
+    """The experts of 65 tokens."""
+    outs = dict.fromkeys(("topk_weights", "topk_indices", "token_expert_indices"), (65, chosen))
+    request = call("topk_softmax", dtype, gating_output=(65, experts), **options, **outs)
+    for name in ("topk_weights", "e_score_correction_bias"):
+        if name in request["arguments"]:
+            request["arguments"][name]["dtype"] = "float32"
+    return request
+
+
 def with_bool_mask(request: Json) -> Json:
     request["arguments"]["attn_mask"]["dtype"] = "bool"
     return request
@@ -400,6 +412,28 @@ DISPATCH = {
         columns=500,
         input_row=1000,
     ),
+    "16 experts": case(
+        topk(16),
+        "float16_experts16",
+        3,
+        has_bias=0,
+        renormalize=0,
+        indices_size=8,
+        experts=16,
+        chosen=4,
+        gating_token=16,
+    ),
+    "17 experts": case(
+        topk(17, renormalize=True, e_score_correction_bias=(17,)),
+        "float16_experts128",
+        9,
+        has_bias=1,
+        renormalize=1,
+        bias=address_of("e_score_correction_bias"),
+    ),
+    "128 experts": case(topk(128, 32, "bfloat16"), "bfloat16_experts128", 9, chosen=32),
+    "129 experts": case(topk(129, dtype="float32"), "float32_experts1024", 65),
+    "1024 experts": case(topk(1024), "float16_experts1024", 65),
     # Halves of multiples of 16 pairs, and eight heads in each program.
     "rotation": case(
         rotation((5, 640), 64),
@@ -667,6 +701,13 @@ def test_attention_of_more_columns_is_left_to_other_slots(workplace: Workplace) 
     assert "and at most 128 columns" in outcome["error"]
 
 
+def test_more_experts_are_left_to_other_slots(workplace: Workplace) -> None:
+    for outcome in workplace.run(topk(1025), topk(64, 33)):
+        assert outcome["driver"] == []
+        assert "slot 9 takes " in outcome["error"]
+        assert "at most 1024 experts, and a k of at most 32" in outcome["error"]
+
+
 def test_each_cache_has_a_launch(workplace: Workplace) -> None:
     """A slot without gaps is copied as one row if its size is a multiple of 16."""
     requests = [
@@ -695,6 +736,7 @@ def test_empty_calls_launch_nothing(workplace: Workplace) -> None:
     requests = [rms_norm(0, 64), rms_norm(4, 0), gemm(0, 4, 4), softmax(2, 0, 4)]
     requests.append(swiglu("float16", input=(0, 3), gate=(1, 3), out=(0, 3)))
     requests += [halves("gelu_and_mul", 0, 4), halves("gelu_and_mul", 4, 0)]
+    requests.append(topk(16, 0))
     requests += [rotation((5, 0), 64), rotation((5, 64), 0), attention((2, 0, 64), (2, 5, 64))]
     requests.append(cached("reshape_and_cache_flash", 0, (9, 16, 0, 64), (9, 16, 0, 64)))
     for outcome in workplace.run(*requests):

@@ -418,3 +418,35 @@ ALIASED_FACTORS = (
         "true ||",
     ),
 )
+WRONG_EXPERTS = (
+    (
+        "of equal experts the last one comes first",
+        "src/cpu/routing.cc",
+        "order[places[place - 1]] < order[i]",
+        "order[places[place - 1]] <= order[i]",
+    ),
+    (
+        "a bias changes the weights of experts, too",
+        "src/cpu/routing.cc",
+        "Write(token, weights, room->places.data());",
+        "Write(token, bias_ ? keys : weights, room->places.data());",
+    ),
+    (
+        "blocks of experts are filled with the first choice",
+        "src/cpu/moe_align_block_size.cc",
+        "sorted.Write(i, count);",
+        "sorted.Write(i, 0);",
+    ),
+    (
+        "the last columns of a sum lack an expert",
+        "src/cpu/moe_sum_kernels.h",
+        "for (std::int64_t row = 0; row < rows; ++row) sum += LoadPart(",
+        "for (std::int64_t row = 1; row < rows; ++row) sum += LoadPart(",
+    ),
+    (
+        "each choice of an expert is a row of its own",
+        "src/cpu/grouped_gemm.cc",
+        "RowOf(a_, choice / top_k_)",
+        "RowOf(a_, choice % a_.shape()[0])",
+    ),
+)

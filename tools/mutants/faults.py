@@ -442,4 +442,5 @@ FAULTS = (
     Fault(name="unreleased-array", sites=in_hand_written_sources(*edits.UNRELEASED_ARRAYS)),
     Fault(name="kept-operands", sites=in_hand_written_sources(*edits.KEPT_OPERANDS)),
     Fault(name="aliased-factors", sites=in_hand_written_sources(*edits.ALIASED_FACTORS)),
+    Fault(name="wrong-experts", sites=in_hand_written_sources(*edits.WRONG_EXPERTS)),
 )

@@ -81,6 +81,11 @@ enum class Condition : std::uint8_t {
   kVarlenAttention,
   kCachedAttention,
   kSampling,  // logits, numbers for each row and tokens
+  kTopkGating,  // see core/experts.h
+  kGroupedTopk,
+  kBlockAlignment,
+  kExpertSum,
+  kGroupedGemm,
 };
 
 struct Requirement {

@@ -23,12 +23,17 @@ __all__ = [
     "fused_add_rms_norm",
     "gelu_and_mul",
     "gelu_tanh_and_mul",
+    "grouped_topk",
+    "moe_align_block_size",
+    "moe_sum",
     "register_provider",
     "reshape_and_cache",
     "reshape_and_cache_flash",
     "rms_norm",
     "rotary_embedding",
     "silu_and_mul",
+    "topk_sigmoid",
+    "topk_softmax",
 ]
 
 
@@ -180,6 +185,82 @@ def flash_attn_varlen_func(
         softmax_lse=lse,
     )
     return out if lse is None else (out, lse)
+
+
+def topk_softmax(
+    topk_weights: torch.Tensor,
+    topk_ids: torch.Tensor,
+    token_expert_indices: torch.Tensor,
+    gating_output: torch.Tensor,
+    renormalize: bool = False,
+    e_score_correction_bias: torch.Tensor | None = None,
+) -> None:
+    """Write the experts of each row of ``gating_output``, and their softmax over all experts."""
+    infini.ops.topk_softmax(
+        *(gating_output, renormalize, e_score_correction_bias),
+        *(topk_weights, topk_ids, token_expert_indices),
+    )
+
+
+def topk_sigmoid(
+    topk_weights: torch.Tensor,
+    topk_ids: torch.Tensor,
+    token_expert_indices: torch.Tensor,
+    gating_output: torch.Tensor,
+    renormalize: bool = False,
+    e_score_correction_bias: torch.Tensor | None = None,
+) -> None:
+    """Like ``topk_softmax``, with the sigmoid of each score."""
+    infini.ops.topk_sigmoid(
+        *(gating_output, renormalize, e_score_correction_bias),
+        *(topk_weights, topk_ids, token_expert_indices),
+    )
+
+
+def grouped_topk(
+    scores: torch.Tensor,
+    num_expert_group: int,
+    topk_group: int,
+    topk: int,
+    renormalize: bool,
+    routed_scaling_factor: float,
+    bias: torch.Tensor,
+    scoring_func: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the float32 weights and the int32 experts of each row of ``scores``."""
+    weights = scores.new_empty((scores.shape[0], topk), dtype=torch.float32)
+    experts = torch.empty_like(weights, dtype=torch.int32)
+    infini.ops.grouped_topk(
+        *(scores, num_expert_group, topk_group, topk, renormalize, routed_scaling_factor, bias),
+        *(scoring_func, weights, experts),
+    )
+    return weights, experts
+
+
+def moe_align_block_size(
+    topk_ids: torch.Tensor,
+    num_experts: int,
+    block_size: int,
+    sorted_token_ids: torch.Tensor,
+    experts_ids: torch.Tensor,
+    num_tokens_post_pad: torch.Tensor,
+    expert_map: torch.Tensor | None = None,
+) -> None:
+    """Sort choices by expert into blocks.
+
+    With an ``expert_map`` [num_experts] the blocks are those of the experts that it maps to, of
+    which -1 are left out.
+    """
+    if expert_map is not None:
+        topk_ids = expert_map[topk_ids.long()]
+    infini.ops.moe_align_block_size(
+        topk_ids, num_experts, block_size, sorted_token_ids, experts_ids, num_tokens_post_pad
+    )
+
+
+def moe_sum(input: torch.Tensor, output: torch.Tensor) -> None:
+    """Write the sum of ``input`` [tokens, k, hidden] over ``k`` into ``output``."""
+    infini.ops.moe_sum(input, output)
 
 
 # Parameters of vLLM's function that choose among its implementations, whose results are the same.
