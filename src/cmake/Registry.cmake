@@ -13,10 +13,14 @@ function(infini_ops_find_unselected result)
     message(FATAL_ERROR "Selecting the operators failed; the message is above.")
   endif()
   set(flash flash_attn_varlen_func flash_attn_with_kvcache)
+  set(quantizing static_scaled_fp8_quant dynamic_scaled_fp8_quant
+    dynamic_per_token_scaled_fp8_quant static_scaled_int8_quant dynamic_scaled_int8_quant
+    per_token_group_fp8_quant per_token_group_quant_int8)
   foreach(users "product;gemm;linear;matmul;scaled_dot_product_attention;${flash}"
       "attention;scaled_dot_product_attention;${flash}" "flash_attention;${flash}"
       "blas;gemm;linear;matmul"
       "cache;reshape_and_cache;reshape_and_cache_flash" "convert;cast;cat" "copy;cast;cat"
+      "quantize;${quantizing}"
       "gated;gelu_and_mul;gelu_tanh_and_mul;silu_and_mul;swiglu"
       "norm;add_rms_norm;fused_add_rms_norm;rms_norm")
     list(POP_FRONT users shared)

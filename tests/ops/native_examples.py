@@ -35,6 +35,20 @@ from native_operands import (
     tolerance,
     wide,
 )
+from quantization_examples import (
+    FLOAT8,
+    INT8,
+    dynamic_float8_examples,
+    groups_float8_examples,
+    groups_int8_examples,
+    static_float8_examples,
+    static_int8_examples,
+    tokens_float8_examples,
+    tokens_int8_examples,
+    wrong_groups,
+    wrong_static,
+    wrong_tokens,
+)
 
 import torch
 
@@ -876,6 +890,27 @@ OPERATORS = {
     ),
     "silu_and_mul": Operator(
         examples=partial(halves_examples, activation=silu), wrong=wrong_halves, dtypes=COMMON
+    ),
+    "dynamic_per_token_scaled_fp8_quant": Operator(
+        examples=tokens_float8_examples, wrong=partial(wrong_tokens, FLOAT8), dtypes=COMMON
+    ),
+    "dynamic_scaled_fp8_quant": Operator(
+        examples=dynamic_float8_examples, wrong=partial(wrong_static, FLOAT8), dtypes=COMMON
+    ),
+    "dynamic_scaled_int8_quant": Operator(
+        examples=tokens_int8_examples, wrong=partial(wrong_tokens, INT8), dtypes=COMMON
+    ),
+    "per_token_group_fp8_quant": Operator(
+        examples=groups_float8_examples, wrong=partial(wrong_groups, FLOAT8), dtypes=COMMON
+    ),
+    "per_token_group_quant_int8": Operator(
+        examples=groups_int8_examples, wrong=partial(wrong_groups, INT8), dtypes=COMMON
+    ),
+    "static_scaled_fp8_quant": Operator(
+        examples=static_float8_examples, wrong=partial(wrong_static, FLOAT8), dtypes=COMMON
+    ),
+    "static_scaled_int8_quant": Operator(
+        examples=static_int8_examples, wrong=partial(wrong_static, INT8), dtypes=COMMON
     ),
     "swiglu": Operator(examples=swiglu_examples, wrong=lambda: wrong_elementwise("input", "gate")),
 }
