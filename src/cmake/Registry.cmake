@@ -16,7 +16,7 @@ function(infini_ops_find_unselected result)
   set(quantizing static_scaled_fp8_quant dynamic_scaled_fp8_quant
     dynamic_per_token_scaled_fp8_quant static_scaled_int8_quant dynamic_scaled_int8_quant
     per_token_group_fp8_quant per_token_group_quant_int8)
-  foreach(users "product;gemm;linear;matmul;scaled_dot_product_attention;${flash}"
+  foreach(users "product;gemm;linear;matmul;scaled_mm;scaled_dot_product_attention;${flash}"
       "attention;scaled_dot_product_attention;${flash}" "flash_attention;${flash}"
       "blas;gemm;linear;matmul"
       "cache;reshape_and_cache;reshape_and_cache_flash" "convert;cast;cat" "copy;cast;cat"

@@ -36,6 +36,14 @@ bool IsPerRow(const Tensor& scales, Span<std::int64_t> input, std::int64_t last)
          std::equal(input.begin(), input.end() - 1, shape.begin());
 }
 
+// True for one element, or for as many as a row or column has, along one dimension.
+bool IsScaleOf(const Tensor& scales, std::int64_t count) {
+  const Span<std::int64_t> shape = scales.shape();
+  return scales.element_count() == 1 ||
+         (scales.element_count() == count && std::count(shape.begin(), shape.end(), 1) + 1 >=
+                                                 static_cast<std::ptrdiff_t>(scales.dimensions()));
+}
+
 }  // namespace
 
 bool HasTensorScale(const Invocation& call) { return HasScales(call, HasOneElement); }
@@ -62,6 +70,22 @@ bool HasGroupScale(const Invocation& call) {
          most <= (is_int8 ? 127 : 448) && HasScales(call, [&](const Tensor& scales) {
            return IsPerRow(scales, shape, shape[shape.size() - 1] / size);
          });
+}
+
+bool HasScaledProduct(const Invocation& call) {
+  const Tensor& a = call.tensor(0);
+  const Tensor& b = call.tensor(1);
+  const Tensor& out = call.out();
+  if (a.data_type() != b.data_type() || a.dimensions() != 2 || b.dimensions() != 2 ||
+      out.dimensions() != 2) {
+    return false;
+  }
+  const std::int64_t rows = a.shape()[0];
+  const std::int64_t columns = b.shape()[1];
+  const bool has_bias = call.arguments[4].tag != Argument::Tag::kNone;
+  return a.shape()[1] == b.shape()[0] && out.shape()[0] == rows && out.shape()[1] == columns &&
+         IsScaleOf(call.tensor(2), rows) && IsScaleOf(call.tensor(3), columns) &&
+         (!has_bias || (call.tensor(4).dimensions() == 1 && call.tensor(4).shape()[0] == columns));
 }
 
 }  // namespace infini::ops

@@ -16,6 +16,10 @@ bool HasTokenScale(const Invocation& call);
 // fourth and the fifth one are limits that the quantized type can hold.
 bool HasGroupScale(const Invocation& call);
 
+// True for matrices of one type, with one scale or a scale for each row of the first and for each
+// column of the second one.
+bool HasScaledProduct(const Invocation& call);
+
 }  // namespace infini::ops
 
 #endif  // INFINI_OPS_CORE_QUANTIZATION_H_

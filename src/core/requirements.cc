@@ -236,6 +236,8 @@ bool Meets(const Invocation& call, Condition condition) {
       return HasTokenScale(call);
     case Condition::kGroupScale:
       return HasGroupScale(call);
+    case Condition::kScaledProduct:
+      return HasScaledProduct(call);
     case Condition::kRotary:
       return RotaryOf(call, nullptr);
     case Condition::kGemm:

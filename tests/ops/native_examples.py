@@ -41,11 +41,13 @@ from quantization_examples import (
     dynamic_float8_examples,
     groups_float8_examples,
     groups_int8_examples,
+    scaled_mm_examples,
     static_float8_examples,
     static_int8_examples,
     tokens_float8_examples,
     tokens_int8_examples,
     wrong_groups,
+    wrong_scaled_mm,
     wrong_static,
     wrong_tokens,
 )
@@ -888,6 +890,7 @@ OPERATORS = {
     "rotary_embedding": Operator(
         examples=rotary_embedding_examples, wrong=wrong_rotary_embedding, dtypes=COMMON
     ),
+    "scaled_mm": Operator(examples=scaled_mm_examples, wrong=wrong_scaled_mm, dtypes=COMMON),
     "silu_and_mul": Operator(
         examples=partial(halves_examples, activation=silu), wrong=wrong_halves, dtypes=COMMON
     ),

@@ -1,7 +1,7 @@
-"""Example calls and results of quantization, for native_examples.py.
+"""Example calls and results of quantization and scaled products, for native_examples.py.
 
-Results are compared bit by bit. The expected ones are computed by torch in float32, in the
-operations that the operators are defined by: in float64 the ties would be others.
+Results of quantization are compared bit by bit. The expected ones are computed by torch in float32,
+in the operations that the operators are defined by: in float64 the ties would be others.
 test_quantization.py compares with float64.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from native_operands import HOSTILE, INFINITY, Example, Maker, in_margin
+from native_operands import HOSTILE, INFINITY, Example, Maker, in_margin, tolerance
 
 import torch
 
@@ -292,3 +292,81 @@ def wrong_groups(quantized: torch.dtype) -> Iterator[Arguments]:
     sizes = ({"group_size": size} for size in (0, -2, 3, 4))
     limits = ({least: -449.0}, {most: 449.0}, {least: 1.0}, {most: 0.0}, {most: float("nan")})
     yield from _wrong(right, *sizes, *limits, {"eps": 0.0}, {"output_s": torch.zeros(3, 1)})
+
+
+def exact_product(
+    a: Tensor, b: Tensor, a_scales: Tensor, b_scales: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """In float64, which has the sums of int8 exactly."""
+    product = a.double() @ b.double()
+    scaled = a_scales.double().reshape(-1, 1) * (b_scales.double().reshape(1, -1) * product)
+    return scaled if bias is None else scaled + bias.double()
+
+
+def scaled_mm_examples(dtype: torch.dtype) -> Iterator[Example]:
+    scales, biases = Maker(torch.float32, 0.001, 0.01), Maker(dtype)
+
+    def example(
+        title: str,
+        a: Tensor,
+        b: Tensor,
+        a_scales: Tensor,
+        b_scales: Tensor,
+        bias: Tensor | None = None,
+        out: Tensor | None = None,
+    ) -> Example:
+        arguments = {"a": a, "b": b, "a_scales": a_scales, "b_scales": b_scales}
+        exact = exact_product(a, b, a_scales, b_scales, bias)
+        sizes = exact_product(a.double().abs(), b.double().abs(), a_scales, b_scales)
+        largest = float(sizes.max()) if sizes.numel() else 0.0
+        return Example(
+            title=title,
+            arguments=arguments if bias is None else arguments | {"bias": bias},
+            out=biases(*exact.shape) if out is None else out,
+            expected=exact.to(dtype),
+            tolerance=tolerance(dtype, ulps=8, size=8 * largest),
+        )
+
+    for quantized in (FLOAT8, INT8):
+        make = Maker(quantized, -128, 128)
+        name = str(quantized).removeprefix("torch.")
+        yield example(f"{name}", make(3, 16), make(16, 4), scales(1), scales(1))
+        for m, n, k in (
+            *((1, 1, 1), (1, 40, 33), (5, 33, 300), (13, 70, 1024), (4, 17, 1025), (7, 5, 2500)),
+            *((30, 130, 64), (0, 4, 5), (3, 0, 5), (3, 4, 0)),
+        ):
+            title = f"{name}, {m} x {n} x {k}"
+            a, b = make(m, k), make(n, k).t()  # as weights are
+            yield example(title, a, b, scales(m, 1), scales(1, n), biases(n))
+            yield example(f"{title}, scales of all", a, make(k, n), scales(), scales(1, 1))
+            out = biases(n, 2 * m)[:, ::2].t()
+            apart = make(m, 2 * k)[:, ::2], make(k, 3 * n)[:, ::3]
+            strided = scales(m, 3)[:, 1], scales(2 * n)[::2], biases(2 * n)[::2]
+            yield example(f"{title}, strided", *apart, *strided, out)
+        large = make(130, 300), make(300, 257), scales(130, 1), scales(257)
+        yield example(f"large, {name}", *large, biases(257))
+    ends = torch.full((9, 3000), -128, dtype=INT8), torch.full((3000, 33), -128, dtype=INT8)
+    yield example("the largest sums", *map(in_margin, ends), scales(1), scales(33))
+
+
+def wrong_scaled_mm() -> Iterator[Arguments]:
+    a, b = torch.ones(3, 2).to(INT8), torch.ones(2, 4).to(INT8)
+    right: Arguments = {"a": a, "b": b, "a_scales": torch.ones(3, 1), "b_scales": torch.ones(4)}
+    for wrong in (
+        {"a": a.to(FLOAT8)},
+        {"a": a.float(), "b": b.float()},
+        {"a": a.byte(), "b": b.byte()},
+        {"a": a[0]},
+        {"b": b.unsqueeze(0)},
+        {"b": b[:1]},
+        {"b": b[:, :3]},
+        {"a_scales": torch.ones(2)},
+        {"a_scales": torch.ones(0)},
+        {"a_scales": torch.ones(3, 1).double()},
+        {"b_scales": torch.ones(2, 2)},
+        {"b_scales": torch.ones(4).half()},
+        {"bias": torch.ones(3)},
+        {"bias": torch.ones(1, 4)},
+        {"bias": torch.ones(4).half()},
+    ):
+        yield right | wrong

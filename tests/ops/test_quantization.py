@@ -1,4 +1,7 @@
-"""Quantization: errors against float64, NaN and zeros, and the same bits in every batch."""
+"""Quantization and scaled products: errors against float64, and the same bits in every batch.
+
+Also what NaN, infinity and zeros become.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,7 @@ def test_a_nan_is_no_magnitude(quantize: Quantize) -> None:
     if result.dtype is FLOAT8:
         assert result.double()[is_nan].isnan().all()
     else:
-        zero = azp[0].expand(4, 16) if azp else torch.zeros(4, 16)
+        zero = azp[0].clamp(-128, 127).expand(4, 16) if azp else torch.zeros(4, 16)
         assert torch.equal(result.int()[is_nan], zero.int()[is_nan])
 
 
@@ -125,7 +128,7 @@ def test_zeros(quantize: Quantize, value: float) -> None:
     """Also of rows that have no number at all."""
     (name,) = (name for name, each in FUNCTIONS.items() if each is quantize)
     result, scale, *azp = quantize(torch.full((3, 16), value))
-    assert scale.unique().tolist() == [torch.tensor(ZERO_SCALES[name]).item()]
+    assert scale.unique().tolist() == pytest.approx([ZERO_SCALES[name]])
     if azp:
         assert azp[0].unique().tolist() == result.unique().tolist() == [-128]
     elif result.dtype is INT8 or value == value:
@@ -157,6 +160,55 @@ def test_a_row_of_one_number_is_exact(value: float) -> None:
 def _several_threads() -> Iterator[None]:
     yield
     torch.set_num_threads(1)
+
+
+def product(a: Tensor, b: Tensor, out_dtype: torch.dtype = torch.float32) -> Tensor:
+    out = torch.empty(a.shape[0], b.shape[1], dtype=out_dtype)
+    infini.ops.scaled_mm(a, b, torch.ones(1), torch.ones(1), out=out)
+    return out
+
+
+@pytest.mark.operators("scaled_mm")
+@pytest.mark.parametrize("steps", [1, 255, 1024, 1025, 5000])
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_products_of_int8_are_exact(rows: int, steps: int) -> None:
+    """As integers, which are rounded once."""
+    random = torch.Generator().manual_seed(0)
+    a, b = (
+        torch.randint(-128, 128, shape, generator=random, dtype=torch.int8)
+        for shape in ((rows, steps), (steps, 37))
+    )
+    a[0], b[:, 0] = -128, -128  # the largest sum, which is odd with the last step
+    a[0, 0], b[0, 0] = 127, 127
+    exact = a.long() @ b.long()
+    assert torch.equal(product(a, b), exact.float())
+    assert torch.equal(product(a, b.t().contiguous().t()), exact.float())
+
+
+@pytest.mark.operators("scaled_mm")
+def test_every_float8_is_multiplied() -> None:
+    every = torch.arange(256, dtype=torch.uint8).view(FLOAT8)
+    got = product(every.view(256, 1), torch.ones(1, 1).to(FLOAT8))
+    torch.testing.assert_close(got.flatten(), every.float(), rtol=0, atol=0, equal_nan=True)
+    strided = every.view(torch.uint8).repeat_interleave(2).view(FLOAT8)[::2]
+    got = product(torch.ones(1, 1).to(FLOAT8), strided.view(256, 1).t())
+    torch.testing.assert_close(got.flatten(), every.float(), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.usefixtures("_several_threads")
+@pytest.mark.operators("scaled_mm")
+@pytest.mark.parametrize("dtype", COMMON, ids=str)
+def test_a_row_of_a_product_has_the_same_bits_in_every_batch(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(0)
+    a = torch.randn(150, 1111, generator=random).to(FLOAT8)
+    b = torch.randn(300, 1111, generator=random).to(FLOAT8).t()
+    batches = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        batches.append(product(a, b, dtype))
+    assert torch.equal(*batches)
+    for rows in (slice(0, 1), slice(17, 22), slice(100, 150)):
+        assert torch.equal(product(a[rows], b, dtype), batches[0][rows])
 
 
 @pytest.mark.usefixtures("_several_threads")

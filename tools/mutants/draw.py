@@ -36,7 +36,7 @@ NAMES = (
     *("and", "break", "continue", "if", "not", "or", "pass", "return", "None", "True", "False"),
 )
 # Kernels of src/cpu that several operators share.
-SHARED_KERNELS = ("attention", "cache", "flash_attention", "gated", "norm", "product")
+SHARED_KERNELS = ("attention", "cache", "flash_attention", "gated", "norm", "product", "quantize")
 # Modules of the suite that make operands and examples: another operand is no fault.
 OPERANDS = (
     "attention_examples",
@@ -45,6 +45,7 @@ OPERANDS = (
     "native_examples",
     "native_operands",
     "programs",
+    "quantization_examples",
     "toy_device",
 )
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"' r"|'(?:[^'\\]|\\.)*'")

@@ -54,6 +54,8 @@ inline constexpr DataTypes kStoredTypes{kRealTypes.bits | DataTypes::Bits(DataTy
 inline constexpr DataTypes kFloat32Type{DataTypes::Bits(DataType::kFloat32), "type float32"};
 inline constexpr DataTypes kInt32Type{DataTypes::Bits(DataType::kInt32), "type int32"};
 inline constexpr DataTypes kInt8Type{DataTypes::Bits(DataType::kInt8), "type int8"};
+inline constexpr DataTypes kQuantizedTypes{
+    DataTypes::Bits(DataType::kInt8, DataType::kFloat8E4M3FN), "type (int8 or float8_e4m3fn)"};
 inline constexpr DataTypes kFloat8Type{DataTypes::Bits(DataType::kFloat8E4M3FN),
                                        "type float8_e4m3fn"};
 
@@ -87,6 +89,7 @@ enum class Condition : std::uint8_t {
   kTensorScale,    // one scale of a tensor, see core/quantization.h
   kTokenScale,     // a scale of each row
   kGroupScale,     // a scale of each group in a row
+  kScaledProduct,  // a scaled product of quantized matrices
   kRotary,         // shapes of rotated heads, see core/rotary.h
   kGemm,           // shapes of products, see core/product.h
   kLinear,
