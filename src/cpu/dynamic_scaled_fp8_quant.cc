@@ -10,7 +10,7 @@ namespace infini::ops {
 template <>
 struct Operator<DynamicScaledFp8Quant, Device::Type::kCpu, 0> {
   static void Run(const Tensor& input, const Tensor& result, const Tensor& scale) {
-    const float own = cpu::RangeOf(input).magnitude() / cpu::kMostFloat8;
+    const float own = cpu::ExtremesOf(input).magnitude() / cpu::kMostFloat8;
     const float used = own >= std::numeric_limits<float>::min() ? own : cpu::kLeastScale;
     *scale.data<float>() = used;
     cpu::QuantizeTensor(input, {1 / used, false, -cpu::kMostFloat8, cpu::kMostFloat8}, result);

@@ -13,13 +13,13 @@ namespace infini::ops {
 namespace {
 
 // The largest magnitude becomes 127.
-cpu::Scaling Symmetric(const cpu::Range& range) {
+cpu::Scaling Symmetric(const cpu::Extremes& range) {
   const float most = range.magnitude();
   return {most == 0 ? 0 : 127 / most, false, -128, 127, 0, most / 127};
 }
 
 // The range becomes -128 to 127, and one number -1, 0 or 1.
-cpu::Scaling Asymmetric(const cpu::Range& range) {
+cpu::Scaling Asymmetric(const cpu::Extremes& range) {
   if (range.is_empty()) return {0, false, -128, 127, -128, 0};
   const bool is_one = range.least == range.most;
   const float scale = is_one ? std::abs(range.least) : (range.most - range.least) / 255;

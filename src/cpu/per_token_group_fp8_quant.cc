@@ -14,7 +14,7 @@ struct Operator<PerTokenGroupFp8Quant, Device::Type::kCpu, 0> {
                   const Tensor& output_s) {
     const float least = static_cast<float>(fp8_min);
     const float most = static_cast<float>(fp8_max);
-    const auto rule = [=](const cpu::Range& range) {
+    const auto rule = [=](const cpu::Extremes& range) {
       const float scale = cpu::GroupScale(range, eps, fp8_max, scale_ue8m0);
       return cpu::Scaling{scale, true, least, most, 0, scale};
     };

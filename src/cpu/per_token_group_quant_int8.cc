@@ -14,7 +14,7 @@ struct Operator<PerTokenGroupQuantInt8, Device::Type::kCpu, 0> {
                   double int8_max, const Tensor& output_q, const Tensor& output_s) {
     const float least = std::ceil(static_cast<float>(int8_min));
     const float most = std::floor(static_cast<float>(int8_max));
-    const auto rule = [=](const cpu::Range& range) {
+    const auto rule = [=](const cpu::Extremes& range) {
       const float scale = cpu::GroupScale(range, eps, int8_max, false);
       return cpu::Scaling{scale, true, least, most, 0, scale};
     };

@@ -18,14 +18,14 @@ namespace {
 
 // The kernels of quantize_kernels.h for an input type, and a quantized type.
 struct QuantizeKernels {
-  void (*extend)(const void* input, std::int64_t count, Range* range);
+  void (*extend)(const void* input, std::int64_t count, Extremes* range);
   void (*quantize)(const void* input, void* result, std::int64_t count, const Scaling& scaling);
 };
 
 QuantizeKernels KernelsOf(DataType input, DataType result) {
   return WithSmallFloatType(input, [&](auto* element) -> QuantizeKernels {
     using T = ElementOf<decltype(element)>;
-    const auto extend = INFINI_OPS_KERNEL(ExtendRange<T>);
+    const auto extend = INFINI_OPS_KERNEL(ExtendExtremes<T>);
     if (result == DataType::kInt8) return {extend, INFINI_OPS_KERNEL(Quantize<T, std::int8_t>)};
     return {extend, INFINI_OPS_KERNEL(Quantize<T, Float8>)};
   });
@@ -76,12 +76,12 @@ void QuantizeTensor(const Tensor& input, const Scaling& scaling, const Tensor& r
   });
 }
 
-Range RangeOf(const Tensor& input) {
+Extremes ExtremesOf(const Tensor& input) {
   const QuantizeKernels kernels = KernelsOf(input.data_type(), DataType::kInt8);
-  Range range;
+  Extremes range;
   std::mutex mutex;
   ForEachTile(MakeGeometry(input, input), [&](const Tile& tile) {
-    Range own;
+    Extremes own;
     ForEachRun(tile, 0, SizeOf(input), [&](const char* from, std::int64_t count, char*) {
       kernels.extend(from, count, &own);
     });
@@ -93,7 +93,7 @@ Range RangeOf(const Tensor& input) {
 }
 
 void QuantizeGroups(const Tensor& input, std::int64_t size,
-                    FunctionRef<Scaling(const Range& range)> rule, const Tensor& result,
+                    FunctionRef<Scaling(const Extremes& range)> rule, const Tensor& result,
                     const Tensor& scales, const Tensor* zero_points) {
   const QuantizeKernels kernels = KernelsOf(input.data_type(), result.data_type());
   const std::int64_t step = size * SizeOf(input);
@@ -102,7 +102,7 @@ void QuantizeGroups(const Tensor& input, std::int64_t size,
     const char* from = static_cast<const char*>(inputs[0]);
     char* to = static_cast<char*>(outs[0]);
     for (std::int64_t i = 0; i < groups; ++i, from += step, to += size) {
-      Range range;
+      Extremes range;
       kernels.extend(from, size, &range);
       const Scaling scaling = rule(range);
       kernels.quantize(from, to, size, scaling);

@@ -13,7 +13,7 @@
 namespace infini::ops::cpu {
 
 // The least and the most of elements, of which NaN is none.
-struct Range {
+struct Extremes {
   bool is_empty() const { return least > most; }
   float magnitude() const { return is_empty() ? 0 : std::max(-least, most); }
 
@@ -43,7 +43,7 @@ inline constexpr float kLeastScale = 1 / (kMostFloat8 * 512);
 
 // The scale with which the largest magnitude of a group, at least `eps`, becomes `most`; with
 // `is_power`, the next power of two.
-inline float GroupScale(const Range& range, double eps, double most, bool is_power) {
+inline float GroupScale(const Extremes& range, double eps, double most, bool is_power) {
   const float scale =
       std::max(range.magnitude(), static_cast<float>(eps)) / static_cast<float>(most);
   if (!is_power || std::isinf(scale)) return scale;
@@ -56,12 +56,12 @@ inline float GroupScale(const Range& range, double eps, double most, bool is_pow
 void QuantizeTensor(const Tensor& input, const Scaling& scaling, const Tensor& result);
 
 // The range of all elements.
-Range RangeOf(const Tensor& input);
+Extremes ExtremesOf(const Tensor& input);
 
 // Quantizes each group of `size` elements in each row by the scaling that `rule` returns for their
 // range. `scales` and, unless it is null, `zero_points` get those of the groups.
 void QuantizeGroups(const Tensor& input, std::int64_t size,
-                    FunctionRef<Scaling(const Range& range)> rule, const Tensor& result,
+                    FunctionRef<Scaling(const Extremes& range)> rule, const Tensor& result,
                     const Tensor& scales, const Tensor* zero_points = nullptr);
 
 }  // namespace infini::ops::cpu

@@ -18,7 +18,7 @@ struct Smaller {
 
 // Extends a range by contiguous elements.
 template <typename T>
-void ExtendRange(const void* input, std::int64_t count, Range* range) {
+void ExtendExtremes(const void* input, std::int64_t count, Extremes* range) {
   constexpr float none = std::numeric_limits<float>::quiet_NaN();
   const T* const elements = static_cast<const T*>(input);
   // Two chains of comparisons, which each wait for the one before.

@@ -54,6 +54,25 @@ void AddIntegers(const float* sums, std::uint32_t* totals, std::int64_t count) {
   });
 }
 
+// `sums` has 32-bit integers or floats.
+void Scale(const Tensor& sums, bool are_integers, const Tensor& a_scales, const Tensor& b_scales,
+           const std::optional<Tensor>& bias, const Tensor& out) {
+  const std::int64_t columns = out.shape()[1];
+  const auto scale_row = cpu::WithSmallFloatType(out.data_type(), [](auto* element) {
+    return INFINI_OPS_KERNEL(ScaleRow<ElementOf<decltype(element)>>);
+  });
+  const Scales of_rows(a_scales);
+  const Scales of_columns(b_scales);
+  std::vector<float> scales(static_cast<std::size_t>(columns));
+  for (std::int64_t i = 0; i < columns; ++i) scales[i] = of_columns.At(i);
+  std::vector<char> buffer;
+  const void* const added = bias ? cpu::Gather(*bias, &buffer) : nullptr;
+  const auto loop = [&](std::int64_t row, const void* const* inputs, void* const* outs, void*) {
+    scale_row(inputs[0], are_integers, columns, of_rows.At(row), scales.data(), added, outs[0]);
+  };
+  cpu::ForEachRow({&sums}, {&out}, 0, loop);
+}
+
 }  // namespace
 
 template <>
@@ -79,26 +98,6 @@ struct Operator<ScaledMm, Device::Type::kCpu, 0> {
     }
     void* const results = has_totals ? static_cast<void*>(totals.data()) : sums.get();
     Scale({results, out.shape(), DataType::kFloat32}, has_totals, a_scales, b_scales, bias, out);
-  }
-
- private:
-  // `sums` has 32-bit integers or floats.
-  static void Scale(const Tensor& sums, bool are_integers, const Tensor& a_scales,
-                    const Tensor& b_scales, const std::optional<Tensor>& bias, const Tensor& out) {
-    const std::int64_t columns = out.shape()[1];
-    const auto scale_row = cpu::WithSmallFloatType(out.data_type(), [](auto* element) {
-      return INFINI_OPS_KERNEL(ScaleRow<ElementOf<decltype(element)>>);
-    });
-    const Scales of_rows(a_scales);
-    const Scales of_columns(b_scales);
-    std::vector<float> scales(static_cast<std::size_t>(columns));
-    for (std::int64_t i = 0; i < columns; ++i) scales[i] = of_columns.At(i);
-    std::vector<char> buffer;
-    const void* const added = bias ? cpu::Gather(*bias, &buffer) : nullptr;
-    const auto loop = [&](std::int64_t row, const void* const* inputs, void* const* outs, void*) {
-      scale_row(inputs[0], are_integers, columns, of_rows.At(row), scales.data(), added, outs[0]);
-    };
-    cpu::ForEachRow({&sums}, {&out}, 0, loop);
   }
 };
 

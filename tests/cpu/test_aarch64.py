@@ -407,7 +407,7 @@ LOOPS = {
     "GatedElements<float, 2>": "fmla 4s, fdiv 4s",
     "SoftmaxRow<float>": "fmla 4s",
     "RmsNormRow<float, float>": "fmla 4s, fmul 4s",
-    "ExtendRange<float>": "fcmgt 4s",
+    "ExtendExtremes<float>": "fcmgt 4s",
     "Quantize<float, signed char>": "fcvtns 4s",
     "Quantize<Float16, Float8>": "fcvtl 4s, fmul 4s",
     "RotateHeads<float, true>": "fmla 4s",

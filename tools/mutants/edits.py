@@ -146,8 +146,8 @@ WRONG_NATIVE_KERNELS = (
     (
         "all groups of a row have the scale of the groups before them",
         "src/cpu/quantize.cc",
-        "      Range range;\n      kernels.extend(from, size, &range);",
-        "      static thread_local Range range;\n      kernels.extend(from, size, &range);",
+        "      Extremes range;\n      kernels.extend(from, size, &range);",
+        "      static thread_local Extremes range;\n      kernels.extend(from, size, &range);",
     ),
     (
         "sums of int8 are no integers after 1024 steps",
