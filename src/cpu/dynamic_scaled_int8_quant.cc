@@ -25,7 +25,9 @@ cpu::Scaling Asymmetric(const cpu::Extremes& range) {
   const float scale = is_one ? std::abs(range.least) : (range.most - range.least) / 255;
   const float factor = scale >= std::numeric_limits<float>::min() ? 1 / scale : 0;
   constexpr auto limit = static_cast<float>(cpu::kMostZeroPoint);
-  const float zero_point = std::nearbyint(-128 - range.least * factor);
+  // In double, for which the compilers cannot round product and difference once.
+  const double low = range.least * factor;
+  const float zero_point = std::nearbyint(static_cast<float>(-128 - low));
   // That of infinity times 0 is NaN.
   const float used = std::isnan(zero_point) ? -128 : std::clamp(zero_point, -limit, limit);
   return {factor, false, -128, 127, static_cast<std::int32_t>(used), scale};
