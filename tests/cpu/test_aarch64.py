@@ -271,8 +271,8 @@ def operands(
             return {"input": longer}, {"result": result, "scale": scale}
         case "dynamic_scaled_int8_quant":
             longer = make(5, length + 1)
-            names = ("result", "scale", "azp")
-            return {"input": longer}, dict(zip(names, exact_tokens_azp(longer), strict=True))
+            result, scale, azp = exact_tokens_azp(longer)
+            return {"input": longer}, {"result": result, "scale": scale, "azp": azp}
         case "per_token_group_fp8_quant" | "per_token_group_quant_int8":
             longer, size = make(3, 2 * length + 2), length + 1
             kind, most = ("fp8", 448.0) if "fp8" in name else ("int8", 127.0)

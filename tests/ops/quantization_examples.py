@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from native_operands import HOSTILE, INFINITY, Example, Maker, in_margin, tolerance
 
@@ -18,7 +18,7 @@ import torch
 FLOAT8, INT8 = torch.float8_e4m3fn, torch.int8
 LARGEST = 448.0  # of float8_e4m3fn
 LEAST_SCALE = 1 / (LARGEST * 512)
-Tensor = torch.Tensor
+Tensor: TypeAlias = torch.Tensor
 
 
 def to_float8(values: Tensor, least: float = -LARGEST, most: float = LARGEST) -> Tensor:
@@ -254,7 +254,7 @@ def _wrong(right: Arguments, *changes: Arguments) -> Iterator[Arguments]:
     yield right | {"input": torch.ones(3, 5)}
     yield right | {"input": torch.ones(4)}
     for name, value in right.items():
-        if isinstance(value, Tensor) and name != "input":
+        if isinstance(value, torch.Tensor) and name != "input":
             yield right | {name: value.to(torch.float16)}
             yield right | {name: torch.zeros(2, *value.shape, dtype=value.dtype)}
     for change in changes:
@@ -345,8 +345,8 @@ def scaled_mm_examples(dtype: torch.dtype) -> Iterator[Example]:
             yield example(f"{title}, strided", *apart, *strided, out)
         large = make(130, 300), make(300, 257), scales(130, 1), scales(257)
         yield example(f"large, {name}", *large, biases(257))
-    ends = torch.full((9, 3000), -128, dtype=INT8), torch.full((3000, 33), -128, dtype=INT8)
-    yield example("the largest sums", *map(in_margin, ends), scales(1), scales(33))
+    a, b = (in_margin(torch.full(shape, -128, dtype=INT8)) for shape in ((9, 3000), (3000, 33)))
+    yield example("the largest sums", a, b, scales(1), scales(33))
 
 
 def wrong_scaled_mm() -> Iterator[Arguments]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TypeAlias
 
 import pytest
 from native_examples import COMMON
@@ -16,7 +17,7 @@ import infini.ops
 import torch
 
 pytestmark = pytest.mark.cpu_kernels
-Tensor = torch.Tensor
+Tensor: TypeAlias = torch.Tensor
 NAN, INFINITY = float("nan"), float("inf")
 
 
