@@ -23,12 +23,12 @@ cpu::Scaling Asymmetric(const cpu::Extremes& range) {
   if (range.is_empty()) return {0, false, -128, 127, -128, 0};
   const bool is_one = range.least == range.most;
   const float scale = is_one ? std::abs(range.least) : (range.most - range.least) / 255;
-  const float factor = scale >= std::numeric_limits<float>::min() ? 1 / scale : 0;
+  const bool has_inverse = scale >= std::numeric_limits<float>::min();
+  const float factor = has_inverse ? 1 / scale : 0;
   constexpr auto limit = static_cast<float>(cpu::kMostZeroPoint);
-  // In double, for which the compilers cannot round product and difference once.
-  const double low = range.least * factor;
-  const float zero_point = std::nearbyint(static_cast<float>(-128 - low));
-  // That of infinity times 0 is NaN.
+  // A product in place of the quotient could be rounded once with the difference.
+  const float zero_point = std::nearbyint(-128 - (has_inverse ? range.least / scale : 0));
+  // That of infinity over infinity is NaN.
   const float used = std::isnan(zero_point) ? -128 : std::clamp(zero_point, -limit, limit);
   return {factor, false, -128, 127, static_cast<std::int32_t>(used), scale};
 }

@@ -56,8 +56,9 @@ def exact_tokens_azp(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     most = torch.where(x.isnan(), -INFINITY, wide).amax(-1, keepdim=True)
     least, most = (torch.where(least > most, 0, each) for each in (least, most))
     scale = torch.where(least == most, least.abs(), (most - least) / 255)
-    factor = torch.where(scale < torch.finfo(torch.float32).tiny, 0, 1 / scale)
-    azp = (-128 - least * factor).round().nan_to_num(-128)
+    has_inverse = scale >= torch.finfo(torch.float32).tiny
+    factor = torch.where(has_inverse, 1 / scale, 0)
+    azp = (-128 - torch.where(has_inverse, least / scale, 0)).round().nan_to_num(-128)
     return to_int8(wide * factor, azp), scale, azp.int()
 
 
