@@ -116,6 +116,8 @@ def cases(device: str) -> Iterator[KernelCase]:
         if device == "cpu":
             yield from _caches(dtype)
             yield from _experts(dtype)
+            for rows in (1, 128):
+                yield from _quantized(rows, dtype)
         for tokens in TOKENS:
             yield from _of_tokens(tokens, dtype)
     yield from _sampling()
@@ -530,6 +532,47 @@ def _experts(dtype: torch.dtype) -> Iterator[KernelCase]:
             ),
             flops=2 * CHOSEN * tokens * 256 * 512,
         )
+
+
+def _quantized(rows: int, dtype: torch.dtype) -> Iterator[KernelCase]:
+    """Rows of a model that are quantized, and their products with weights that are."""
+    float8, size = torch.float8_e4m3fn, 1024
+    case = partial(KernelCase, dtype=dtype, out_dtype=dtype)
+    name = f"{_dtype_name(dtype)}, {rows} row{'s' * (rows > 1)}"
+
+    def limited(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return (x * (1 / scale)).clamp(-448, 448)
+
+    def product(
+        a: torch.Tensor, b: torch.Tensor, a_scales: torch.Tensor, b_scales: torch.Tensor
+    ) -> torch.Tensor:
+        return a_scales * (b_scales * (a @ b))
+
+    def factors() -> tuple[torch.Tensor, ...]:
+        a, weight = torch.randn(rows, size), torch.randn(size, size)
+        return a.to(float8), weight.to(float8).t(), torch.rand(rows, 1), torch.rand(1, size)
+
+    yield case(
+        "static_scaled_fp8_quant",
+        lambda: (torch.randn(rows, HIDDEN).to(dtype), torch.tensor([0.01])),
+        limited,
+        reference=lambda x, scale, out: out.copy_(limited(x.float(), scale)),
+        title=f"{name} of {HIDDEN}",
+        size=rows * HIDDEN,
+        out_dtype=float8,
+    )
+    yield case(
+        "scaled_mm",
+        factors,
+        product,
+        # Torch's own function is slower, and takes no scales of rows with float16.
+        reference=lambda a, b, a_scales, b_scales, out: out.copy_(
+            product(a.float(), b.float(), a_scales, b_scales)
+        ),
+        title=f"float8_e4m3fn to {name} x {size}²",
+        size=rows,
+        flops=2 * rows * size**2,
+    )
 
 
 def _dtype_name(dtype: torch.dtype) -> str:

@@ -13,12 +13,17 @@ function(infini_ops_find_unselected result)
     message(FATAL_ERROR "Selecting the operators failed; the message is above.")
   endif()
   set(flash flash_attn_varlen_func flash_attn_with_kvcache)
+  set(quantizing static_scaled_fp8_quant dynamic_scaled_fp8_quant
+    dynamic_per_token_scaled_fp8_quant static_scaled_int8_quant dynamic_scaled_int8_quant
+    per_token_group_fp8_quant per_token_group_quant_int8)
   set(routers grouped_topk topk_sigmoid topk_softmax)
-  foreach(users "product;gemm;grouped_gemm;linear;matmul;scaled_dot_product_attention;${flash}"
+  foreach(users
+      "product;gemm;grouped_gemm;linear;matmul;scaled_mm;scaled_dot_product_attention;${flash}"
       "attention;scaled_dot_product_attention;${flash}" "flash_attention;${flash}"
       "blas;gemm;linear;matmul"
       "cache;reshape_and_cache;reshape_and_cache_flash"
       "convert;cast;cat;grouped_gemm;top_k_top_p_sampling_from_logits;${routers}" "copy;cast;cat"
+      "quantize;${quantizing}"
       "gated;gelu_and_mul;gelu_tanh_and_mul;silu_and_mul;swiglu"
       "norm;add_rms_norm;fused_add_rms_norm;rms_norm"
       "routing;${routers}" "softmax;causal_softmax;scaled_softmax;${routers}")

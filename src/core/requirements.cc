@@ -12,6 +12,7 @@
 #include "core/concatenation.h"
 #include "core/experts.h"
 #include "core/product.h"
+#include "core/quantization.h"
 #include "core/rotary.h"
 
 namespace infini::ops {
@@ -82,11 +83,24 @@ bool AllTensors(const Invocation& call, const Function& holds) {
   return true;
 }
 
+// The types of the tensor at this place; nullptr if it has those of the others.
+const DataTypes* OwnTypes(const Requirements& requirements, std::size_t place) {
+  for (const TypedTensors& typed : requirements.typed) {
+    if (typed.places >> place & 1) return &typed.types;
+  }
+  return nullptr;
+}
+
 bool HasTypes(const Invocation& call, const DataTypes& types, const Requirements& requirements) {
   const std::size_t out = call.FirstWritten();
-  // If that is an index, the first input has the type of the others.
-  const DataType type = call.tensor(requirements.indices >> out & 1 ? 0 : out).data_type();
+  // If that has types of its own, as an index or a quantized tensor, the first input has the type of
+  // the others.
+  const bool is_apart = requirements.indices >> out & 1 || OwnTypes(requirements, out);
+  const DataType type = call.tensor(is_apart ? 0 : out).data_type();
   return types.Has(type) && AllTensors(call, [&](std::size_t i, const Tensor& tensor) {
+           if (const DataTypes* const own = OwnTypes(requirements, i)) {
+             return own->Has(tensor.data_type());
+           }
            if (requirements.indices >> i & 1) return kIndexTypes.Has(tensor.data_type());
            if (tensor.data_type() == type) return true;
            if (requirements.masks >> i & 1 && tensor.data_type() == DataType::kBool) return true;
@@ -239,6 +253,14 @@ bool Meets(const Invocation& call, Condition condition) {
       return IsCached(call, HasPagedCaches);
     case Condition::kFlashCache:
       return IsCached(call, HasFlashCaches);
+    case Condition::kTensorScale:
+      return HasTensorScale(call);
+    case Condition::kTokenScale:
+      return HasTokenScale(call);
+    case Condition::kGroupScale:
+      return HasGroupScale(call);
+    case Condition::kScaledProduct:
+      return HasScaledProduct(call);
     case Condition::kRotary:
       return RotaryOf(call, nullptr);
     case Condition::kGemm:
@@ -375,9 +397,12 @@ std::string Refusal(const Overload& overload, const Implementation& implementati
                      " takes aligned strided tensors of " +
                      (requirements.typing == Typing::kAny ? "any " : "one ") +
                      (limits ? limits->types : requirements.types).name;
-  const std::string indices =
-      Names(invocation, [&](std::size_t i) { return requirements.indices >> i & 1; });
-  if (!indices.empty()) text += ", " + indices + " of " + kIndexTypes.name;
+  const auto add_types = [&](std::uint32_t places, const char* types) {
+    const std::string names = Names(invocation, [&](std::size_t i) { return places >> i & 1; });
+    if (!names.empty()) text += ", " + names + " of " + types;
+  };
+  add_types(requirements.indices, kIndexTypes.name);
+  for (const TypedTensors& typed : requirements.typed) add_types(typed.places, typed.types.name);
   const auto& others = requirements.others;
   const Requirement* const last = others[1].text ? &others[1] : &others[0];
   for (const Requirement& other : others) {

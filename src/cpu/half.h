@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
-// 16-bit floating point on bit patterns, because not every vendor's compiler has the types. Those
-// for aarch64 have `__fp16`, and all its processors can convert it.
+// 16-bit and 8-bit floating point on bit patterns, because not every vendor's compiler has the
+// types. Those for aarch64 have `__fp16`, and all its processors can convert it.
 namespace infini::ops::cpu {
 
 inline float BitsToFloat(std::uint32_t bits) {
@@ -85,6 +85,22 @@ class Float16 {
   }
 
   std::uint16_t bits_;
+};
+
+// float8_e4m3fn: no infinity, and one NaN of each sign. Vectors convert to it, in vector.h.
+class Float8 {
+ public:
+  explicit operator float() const {
+    const std::uint32_t magnitude = static_cast<std::uint32_t>(bits_ & 0x7F) << 20;
+    std::uint32_t bits = magnitude + ((127u - 7u) << 23);
+    // A subnormal is a multiple of 2^-9. Torch can have subnormal float32 read as 0.
+    if (magnitude < 0x00800000) bits = FloatToBits(BitsToFloat(bits + 0x00800000) - 0x1p-6f);
+    if (magnitude == 0x07F00000) bits = 0x7FC00000;
+    return BitsToFloat(bits | static_cast<std::uint32_t>(bits_ & 0x80) << 24);
+  }
+
+ private:
+  std::uint8_t bits_;
 };
 
 }  // namespace infini::ops::cpu

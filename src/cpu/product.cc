@@ -73,8 +73,13 @@ struct MatrixProduct {
            (b.column_stride == 1 && m <= kFewRowsAcross);
   }
 
+  // An element of `a` or `b`.
   char* At(const Matrix& matrix, std::int64_t i, std::int64_t j) const {
     return matrix.data + (i * matrix.row_stride + j * matrix.column_stride) * kernels->element_size;
+  }
+  // An element of `out` or `bias`.
+  char* OutAt(const Matrix& matrix, std::int64_t i, std::int64_t j) const {
+    return matrix.data + (i * matrix.row_stride + j * matrix.column_stride) * kernels->out_size;
   }
 
   void RunFewRows() const;
@@ -88,14 +93,14 @@ struct MatrixProduct {
                       std::int64_t columns, const char* packed_a, const char* packed_b) const;
   // True if `out` is just the sums, which are then computed in place.
   bool IsJustSums() const {
-    return !kernels->converts() && alpha.To<double>() == 1 && beta.To<double>() == 0 &&
-           !bias.data && out.column_stride == 1;
+    return kernels->out_size == kernels->sum_size && alpha.To<double>() == 1 &&
+           beta.To<double>() == 0 && !bias.data && out.column_stride == 1;
   }
   void Finish(std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns,
               const char* sums, std::int64_t row_size) const {
     ProductEnd end{alpha, beta, bias, out};
-    end.out.data = At(out, i, j);
-    if (bias.data) end.bias.data = At(bias, i, j);
+    end.out.data = OutAt(out, i, j);
+    if (bias.data) end.bias.data = OutAt(bias, i, j);
     kernels->finish(rows, columns, sums, row_size, end);
   }
 
@@ -168,7 +173,7 @@ void MatrixProduct::RunInPlace() const {
                             buffer.get());
       source = buffer.get();
     }
-    char* const target = is_final ? At(out, 0, j) : buffer.get() + k * strip * size;
+    char* const target = is_final ? OutAt(out, 0, j) : buffer.get() + k * strip * size;
     const std::int64_t row_size = is_final ? out.row_stride : strip;
     kernels->multiply_in_place(m, columns, k, a.data, a.row_stride, a.column_stride, source,
                                is_copied ? strip : b.row_stride, target, row_size);
@@ -261,7 +266,7 @@ void MatrixProduct::MultiplyPacked(std::int64_t row, std::int64_t rows, std::int
       const std::int64_t width = std::min(grid.block_columns, columns - j);
       const bool is_final =
           is_just_sums && height % kernels->tile_rows == 0 && width % kernels->tile_columns == 0;
-      char* const target = is_final ? At(out, row + i, column + j) : sums.get();
+      char* const target = is_final ? OutAt(out, row + i, column + j) : sums.get();
       const std::int64_t row_size = is_final ? out.row_stride : grid.block_columns;
       std::int64_t step = 0;
       do {
@@ -393,6 +398,15 @@ const ProductKernels& ProductKernelsOf(DataType type) {
   return *WithRealType(type, [](auto* element) {
     return &INFINI_OPS_KERNEL(kProductKernels<ElementOf<decltype(element)>>);
   });
+}
+
+void MultiplyBytes(DataType type, const Matrix& a, const Matrix& b, const Matrix& out) {
+  if (out.rows == 0 || out.columns == 0) return;
+  const ProductKernels* const kernels = type == DataType::kInt8
+                                            ? &INFINI_OPS_KERNEL(kByteKernels<std::int8_t>)
+                                            : &INFINI_OPS_KERNEL(kByteKernels<Float8>);
+  const MatrixProduct product{kernels, out.rows, out.columns, a.columns, a, b, {}, out, 1, 0};
+  product.RunPacked();
 }
 
 void Multiply(const Invocation& call, ProductOf product_of) {

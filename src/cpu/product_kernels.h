@@ -114,16 +114,22 @@ void MultiplyInPlace(std::int64_t m, std::int64_t columns, std::int64_t k, const
 }
 
 // Converts rows of elements that are `stride` apart.
-template <typename T>
+template <typename T, typename C = Computed<T>>
 void Convert(const void* source, std::int64_t row_stride, std::int64_t stride, std::int64_t rows,
              std::int64_t count, void* converted, std::int64_t row_size) {
-  using C = Computed<T>;
   const T* row = static_cast<const T*>(source);
   C* target = static_cast<C*>(converted);
   for (; rows > 0; --rows, row += row_stride, target += row_size) {
     std::int64_t i = 0;
     if (stride == 1) {
-      for (; i + kLanes<T> <= count; i += kLanes<T>) Store(target + i, Load(row + i));
+      for (; i + kLanes<T> <= count; i += kLanes<T>) {
+        if constexpr (std::is_same_v<C, Computed<T>>) {
+          Store(target + i, Load(row + i));
+        } else {
+          const Integers integers = reinterpret_cast<Integers>(Load(row + i));
+          Store(target + i, __builtin_convertvector(integers, Vector<C>));
+        }
+      }
     }
     for (; i < count; ++i) target[i] = static_cast<C>(row[i * stride]);
   }
@@ -324,6 +330,7 @@ constexpr ProductKernels KernelsOf() {
   using C = Computed<T>;
   using Word = std::conditional_t<sizeof(C) == 4, std::uint32_t, std::uint64_t>;
   ProductKernels kernels{sizeof(T),
+                         sizeof(T),
                          sizeof(C),
                          kLanes<C>,
                          kTileRows,
@@ -345,5 +352,17 @@ constexpr ProductKernels KernelsOf() {
 
 template <typename T>
 inline constexpr ProductKernels kProductKernels = KernelsOf<T>();
+
+// Of 8-bit elements that are multiplied as float, into an out of float. Packed only.
+template <typename T>
+constexpr ProductKernels ByteKernelsOf() {
+  ProductKernels kernels = KernelsOf<float>();
+  kernels.element_size = sizeof(T);
+  kernels.convert = &Convert<T, float>;
+  return kernels;
+}
+
+template <typename T>
+inline constexpr ProductKernels kByteKernels = ByteKernelsOf<T>();
 
 }  // namespace infini::ops::cpu::INFINI_OPS_ISA

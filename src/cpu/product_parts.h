@@ -34,6 +34,7 @@ struct ProductKernels {
   bool converts() const { return element_size != sum_size; }
 
   std::int64_t element_size;
+  std::int64_t out_size;  // of an element of the bias and of the out
   std::int64_t sum_size;
   std::int64_t lanes;
   std::int64_t tile_rows;

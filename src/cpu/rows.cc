@@ -4,9 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "cpu/elements.h"
+#include "cpu/copy.h"
 #include "cpu/parallel.h"
-#include "cpu/row_elements.h"
 #include "cpu/stream.h"
 
 namespace infini::ops::cpu {
@@ -43,6 +42,16 @@ class Rows {
     return data_ + (dimensions_.empty() ? offset : offset + row * dimensions_[0].stride);
   }
 
+  std::size_t bytes() const { return static_cast<std::size_t>(size * element_size_); }
+
+  // Copies a row to contiguous elements, and from them.
+  void Gather(std::int64_t row, char* elements) const {
+    CopyOf(element_size_)(At(row), stride, elements, element_size_, size);
+  }
+  void Scatter(const char* elements, std::int64_t row) const {
+    CopyOf(element_size_)(elements, element_size_, At(row), stride, size);
+  }
+
   std::int64_t count = 1;
   std::int64_t size;    // of a row, in elements
   std::int64_t stride;  // between elements of a row
@@ -59,46 +68,44 @@ class Rows {
 };
 
 // The rows of an input, as contiguous elements.
-template <typename T>
 class InputRows {
  public:
   explicit InputRows(const Rows& rows)
-      : rows_(rows), gathered_(rows.is_contiguous() ? nullptr : new T[rows.size]) {}
+      : rows_(rows), gathered_(rows.is_contiguous() ? nullptr : new char[rows.bytes()]) {}
 
   const void* Read(std::int64_t row) const {
-    return RowElements<T>(rows_.At(row), rows_.stride).Read(0, rows_.size, gathered_.get());
+    if (!gathered_) return rows_.At(row);
+    rows_.Gather(row, gathered_.get());
+    return gathered_.get();
   }
 
  private:
   const Rows& rows_;
-  std::unique_ptr<T[]> gathered_;
+  std::unique_ptr<char[]> gathered_;
 };
 
 // The rows of an out: computed in place, or somewhere else first.
-template <typename T>
 class OutRows {
  public:
   OutRows(const Rows& rows, bool is_streamed)
       : rows_(rows),
         is_streamed_(is_streamed && rows.is_contiguous()),
-        computed_(rows.is_contiguous() && !is_streamed_ ? nullptr : new T[rows.size]) {}
+        computed_(rows.is_contiguous() && !is_streamed_ ? nullptr : new char[rows.bytes()]) {}
 
-  void* Room(std::int64_t row) const { return computed_ ? computed_.get() : At(row).At(0); }
+  void* Room(std::int64_t row) const { return computed_ ? computed_.get() : rows_.At(row); }
 
   void Write(std::int64_t row) const {
     if (is_streamed_) {
-      Stream(At(row).At(0), computed_.get(), static_cast<std::size_t>(rows_.size) * sizeof(T));
+      Stream(rows_.At(row), computed_.get(), rows_.bytes());
     } else if (computed_) {
-      At(row).Write(0, rows_.size, computed_.get());
+      rows_.Scatter(computed_.get(), row);
     }
   }
 
  private:
-  RowElements<T> At(std::int64_t row) const { return {rows_.At(row), rows_.stride}; }
-
   const Rows& rows_;
   bool is_streamed_;
-  std::unique_ptr<T[]> computed_;
+  std::unique_ptr<char[]> computed_;
 };
 
 }  // namespace
@@ -115,40 +122,34 @@ void ForEachRow(std::initializer_list<const Tensor*> inputs,
     to.emplace_back(*written);
     for (const Tensor* input : inputs) is_streamed &= IsStreamed(*written, *input);
   }
-  WithSizeOf(out.data_type(), [&](auto* element) {
-    using T = ElementOf<decltype(element)>;
-    const Rows& rows = to.front();
-    ParallelFor(
-        rows.count, kElementsPerThread / rows.size, [&](std::int64_t begin, std::int64_t end) {
-          std::vector<InputRows<T>> sources;
-          std::vector<OutRows<T>> targets;
-          for (const Rows& each : from) sources.emplace_back(each);
-          for (const Rows& each : to) targets.emplace_back(each, is_streamed);
-          const std::unique_ptr<char[]> scratch(scratch_bytes == 0 ? nullptr
-                                                                   : new char[scratch_bytes]);
-          const void* elements[kMostRows];
-          void* rooms[kMostRows];
-          for (std::int64_t row = begin; row < end; ++row) {
-            for (std::size_t i = 0; i < sources.size(); ++i) elements[i] = sources[i].Read(row);
-            for (std::size_t i = 0; i < targets.size(); ++i) rooms[i] = targets[i].Room(row);
-            loop(row, elements, rooms, scratch.get());
-            for (const OutRows<T>& target : targets) target.Write(row);
-          }
-          if (is_streamed) FinishStreams();
-        });
-  });
+  const Rows& rows = to.front();
+  ParallelFor(rows.count, kElementsPerThread / rows.size,
+              [&](std::int64_t begin, std::int64_t end) {
+                std::vector<InputRows> sources;
+                std::vector<OutRows> targets;
+                for (const Rows& each : from) sources.emplace_back(each);
+                for (const Rows& each : to) targets.emplace_back(each, is_streamed);
+                const std::unique_ptr<char[]> scratch(scratch_bytes == 0 ? nullptr
+                                                                         : new char[scratch_bytes]);
+                const void* elements[kMostRows];
+                void* rooms[kMostRows];
+                for (std::int64_t row = begin; row < end; ++row) {
+                  for (std::size_t i = 0; i < sources.size(); ++i)
+                    elements[i] = sources[i].Read(row);
+                  for (std::size_t i = 0; i < targets.size(); ++i) rooms[i] = targets[i].Room(row);
+                  loop(row, elements, rooms, scratch.get());
+                  for (const OutRows& target : targets) target.Write(row);
+                }
+                if (is_streamed) FinishStreams();
+              });
 }
 
 const void* Gather(const Tensor& vector, std::vector<char>* buffer) {
-  const void* elements = nullptr;
-  WithSizeOf(vector.data_type(), [&](auto* element) {
-    using T = ElementOf<decltype(element)>;
-    const Rows row(vector);
-    if (!row.is_contiguous()) buffer->resize(static_cast<std::size_t>(row.size) * sizeof(T));
-    T* const room = reinterpret_cast<T*>(buffer->data());
-    elements = RowElements<T>(row.At(0), row.stride).Read(0, row.size, room);
-  });
-  return elements;
+  const Rows row(vector);
+  if (row.is_contiguous()) return row.At(0);
+  buffer->resize(row.bytes());
+  row.Gather(0, buffer->data());
+  return buffer->data();
 }
 
 }  // namespace infini::ops::cpu

@@ -16,11 +16,11 @@ namespace infini::ops::cpu {
 using RowLoop = FunctionRef<void(std::int64_t row, const void* const* inputs, void* const* outs,
                                  void* scratch)>;
 
-// Calls `loop` for each row (the elements along the last dimension) of tensors of the same shape
-// and element type, whatever their layouts; `kMostRows` inputs and as many outs at most. Uses
-// several threads if there is enough work. If the loop is memory-bound, large outs are stored past
-// the caches.
-inline constexpr std::size_t kMostRows = 2;
+// Calls `loop` for each row (the elements along the last dimension) of tensors that have as many
+// rows, whatever their layouts and types; `kMostRows` inputs and as many outs at most. Uses several
+// threads if there is enough work for the rows of the first out. If the loop is memory-bound, large
+// outs are stored past the caches.
+inline constexpr std::size_t kMostRows = 3;
 void ForEachRow(std::initializer_list<const Tensor*> inputs,
                 std::initializer_list<const Tensor*> outs, std::int64_t scratch_bytes, RowLoop loop,
                 bool is_memory_bound = false);

@@ -115,6 +115,32 @@ inline INFINI_OPS_INLINE void NarrowBFloat16(void* target, Vector<float> value) 
   StoreHalves(target, reinterpret_cast<Integers>(RoundToBFloat16(value)) >> 16);
 }
 
+// `bits` has a Float8 in each lane, and the results that of Float8 converting a single number.
+inline INFINI_OPS_INLINE Vector<float> WidenFloat8(Words bits) {
+  const Words magnitude = (bits & 0x7Fu) << 20;
+  const Words rebiased = magnitude + ((127u - 7u) << 23);
+  const Vector<float> shifted = reinterpret_cast<Vector<float>>(rebiased + 0x00800000u);
+  const Words subnormal = reinterpret_cast<Words>(shifted - 0x1p-6f);
+  const Integers size = reinterpret_cast<Integers>(magnitude);
+  Words wide = size < 0x00800000 ? subnormal : rebiased;
+  wide = size == 0x07F00000 ? Words{} + 0x7FC00000u : wide;
+  return reinterpret_cast<Vector<float>>(wide | ((bits & 0x80u) << 24));
+}
+
+// Float8 in the lower bytes of numbers up to 448, to nearest, ties to even; NaN stays NaN.
+inline INFINI_OPS_INLINE Words RoundToFloat8(Vector<float> value) {
+  const Words bits = reinterpret_cast<Words>(value);
+  const Words magnitude = bits & 0x7FFFFFFFu;
+  const Integers size = reinterpret_cast<Integers>(magnitude);
+  // Multiples of 2^-9 are subnormal: float addition rounds to them.
+  const Vector<float> shifted = reinterpret_cast<Vector<float>>(magnitude) + 0x1p14f;
+  const Words subnormal = reinterpret_cast<Words>(shifted) - 0x46800000u;  // the bits of 2^14
+  const Words rounded = magnitude + 0x7FFFFu + ((magnitude >> 20) & 1u);
+  Words small = size < 0x3C800000 ? subnormal : (rounded - ((127u - 7u) << 23)) >> 20;
+  small = size > 0x7F800000 ? Words{} + 0x7Fu : small;
+  return small | (bits >> 31 << 7);
+}
+
 // Loads one element per lane, in the type of the computation.
 template <typename T>
 inline INFINI_OPS_INLINE Vector<Computed<T>> Load(const T* source) {
@@ -122,6 +148,8 @@ inline INFINI_OPS_INLINE Vector<Computed<T>> Load(const T* source) {
     return WidenFloat16(source);
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     return WidenBFloat16(source);
+  } else if constexpr (std::is_same_v<T, Float8>) {
+    return WidenFloat8(Load(reinterpret_cast<const std::uint8_t*>(source)));
   } else if constexpr (std::is_floating_point_v<T>) {
     return *reinterpret_cast<const typename VectorOf<T>::Loose*>(source);
   } else {
@@ -136,6 +164,8 @@ inline INFINI_OPS_INLINE void Store(T* target, Vector<Computed<T>> value) {
     NarrowFloat16(target, value);
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     NarrowBFloat16(target, value);
+  } else if constexpr (std::is_same_v<T, Float8>) {
+    Store(reinterpret_cast<std::uint8_t*>(target), RoundToFloat8(value));
   } else if constexpr (std::is_floating_point_v<T>) {
     *reinterpret_cast<typename VectorOf<T>::Loose*>(target) = value;
   } else {

@@ -1,6 +1,7 @@
-// Converts what it reads to or from 16-bit floats, or adds them, for test_halves.py:
+// Converts what it reads to or from 16-bit or 8-bit floats, or adds 16-bit ones, for
+// test_halves.py:
 //
-//   program scalar|vector widen|narrow|add float16|bfloat16 MOST
+//   program scalar|vector widen|narrow|add float16|bfloat16|float8_e4m3fn MOST
 //
 // Vectors are those of the instruction set that INFINI_OPS_CPU_ISA allows. MOST is the number of
 // elements that are converted at a time; 0 is a whole vector. For sums, the first half of the input
@@ -21,6 +22,7 @@ namespace {
 
 using infini::ops::cpu::BFloat16;
 using infini::ops::cpu::Float16;
+using infini::ops::cpu::Float8;
 
 template <typename T>
 void RunScalar(const std::string& operation, const char* from, char* to, std::int64_t count) {
@@ -29,6 +31,8 @@ void RunScalar(const std::string& operation, const char* from, char* to, std::in
   for (std::int64_t i = 0; i < count; ++i) {
     if (operation == "widen") {
       reinterpret_cast<float*>(to)[i] = static_cast<float>(halves[i]);
+    } else if constexpr (std::is_same_v<T, Float8>) {
+      std::exit(2);  // only vectors convert to it
     } else if (operation == "narrow") {
       results[i] = static_cast<T>(reinterpret_cast<const float*>(from)[i]);
     } else {
@@ -45,7 +49,7 @@ void RunVector(const std::string& operation, const char* from, char* to, std::in
     INFINI_OPS_KERNEL(ConvertInParts<T, float>)(from, to, count, most);
   } else if (operation == "narrow") {
     INFINI_OPS_KERNEL(ConvertInParts<float, T>)(from, to, count, most);
-  } else {
+  } else if constexpr (!std::is_same_v<T, Float8>) {
     INFINI_OPS_KERNEL(AddPairs<T>)(from, to, count);
   }
 }
@@ -54,8 +58,10 @@ template <typename T>
 std::vector<char> Run(bool is_scalar, const std::string& operation, const std::vector<char>& input,
                       std::int64_t most) {
   const auto bytes = static_cast<std::int64_t>(input.size());
-  const std::int64_t count = bytes / (operation == "widen" ? 2 : 4);
-  const std::size_t size = static_cast<std::size_t>(count) * (operation == "widen" ? 4 : 2);
+  constexpr auto element = static_cast<std::int64_t>(sizeof(T));
+  const bool widens = operation == "widen";
+  const std::int64_t count = bytes / (widens ? element : operation == "add" ? 2 * element : 4);
+  const std::size_t size = static_cast<std::size_t>(count * (widens ? 4 : element));
   // A part of a vector ends before the margin.
   constexpr std::size_t margin = 64;
   std::vector<char> result(size + margin, 77);
@@ -79,7 +85,10 @@ int main(int count, char** arguments) {
     input.insert(input.end(), buffer, buffer + size);
   }
   const bool is_scalar = arguments[1] == std::string("scalar");
-  const auto run = arguments[3] == std::string("float16") ? &Run<Float16> : &Run<BFloat16>;
+  const std::string type = arguments[3];
+  const auto run = type == "float16"    ? &Run<Float16>
+                   : type == "bfloat16" ? &Run<BFloat16>
+                                        : &Run<Float8>;
   const std::vector<char> result = run(is_scalar, arguments[2], input, std::atoi(arguments[4]));
   std::fwrite(result.data(), 1, result.size(), stdout);
 }

@@ -36,10 +36,20 @@ from native_operands import (  # noqa: E402
     INTEGERS,
     Example,
     Maker,
+    Tolerance,
     as_integer,
     outside,
     tolerance,
     wide,
+)
+from quantization_examples import (  # noqa: E402
+    exact_groups,
+    exact_product,
+    exact_tokens_azp,
+    exact_tokens_float8,
+    magnitude,
+    to_float8,
+    to_int8,
 )
 from routing_examples import exact_choice, token_expert_indices  # noqa: E402
 from sampling_examples import exact_tokens  # noqa: E402
@@ -294,6 +304,38 @@ def operands(
             arguments = {"q": q, "k_cache": k, "v_cache": v}
             exact, _ = exact_cached(q, k, v, [9, 4])
             return arguments | {"cache_seqlens": torch.tensor([9, 4])}, exact
+        case "static_scaled_fp8_quant" | "dynamic_scaled_fp8_quant" if length:
+            scale = magnitude(x) / 448
+            result = to_float8(x.float() * (1 / scale))
+            if name.startswith("static"):
+                return {"input": x, "scale": scale}, {"result": result}
+            return {"input": x}, {"result": result, "scale": scale}
+        case "static_scaled_fp8_quant" | "dynamic_scaled_fp8_quant":
+            return operands(name, make, 1)
+        case "static_scaled_int8_quant":
+            scale = torch.full((1,), 0.05)
+            return {"input": x, "scale": scale}, {"result": to_int8(x.float() / scale)}
+        case "dynamic_per_token_scaled_fp8_quant":
+            longer = make(5, length + 1)
+            result, scale = exact_tokens_float8(longer)
+            return {"input": longer}, {"result": result, "scale": scale}
+        case "dynamic_scaled_int8_quant":
+            longer = make(5, length + 1)
+            result, scale, azp = exact_tokens_azp(longer)
+            return {"input": longer}, {"result": result, "scale": scale, "azp": azp}
+        case "per_token_group_fp8_quant" | "per_token_group_quant_int8":
+            longer, size = make(3, 2 * length + 2), length + 1
+            kind, most = ("fp8", 448.0) if "fp8" in name else ("int8", 127.0)
+            result, scale = exact_groups(longer, size, 1e-10, -most, most)
+            arguments = {"input": longer, "group_size": size, "eps": 1e-10}
+            limits = {f"{kind}_min": -most, f"{kind}_max": most}
+            return arguments | limits, {"output_q": result, "output_s": scale}
+        case "scaled_mm":  # as sums, and as rows of the out
+            a, b = (Maker(torch.int8, -128, 128)(3, each) for each in (length, length))
+            scale = torch.full((1,), 0.01)
+            left, right = (a, b.t()) if length % 2 else (a.t(), b)
+            arguments = {"a": left, "b": right, "a_scales": scale, "b_scales": scale}
+            return arguments, exact_product(left, right, scale, scale)
         case "linear":
             arguments = {"input": rows, "weight": columns.t(), "bias": make(3)}
             return arguments, wide(rows) @ wide(columns) + wide(arguments["bias"])
@@ -309,26 +351,23 @@ def test_every_length_up_to_two_vectors(
 ) -> None:
     maker = Maker(dtype)
 
-    def make(*shape: int, maker: Maker = maker) -> torch.Tensor:
+    def make(*shape: int) -> torch.Tensor:
         return maker(*shape[:-1], shape[-1] * step)[..., ::step]
+
+    def typed(values: torch.Tensor) -> torch.Tensor:
+        """In the type of the operands, unless the results have another one."""
+        return values.to(dtype) if values.dtype in (torch.float64, torch.int64) else values
+
+    def memory_of(values: torch.Tensor) -> torch.Tensor:
+        *outer, last = values.shape
+        return Maker(typed(values).dtype)(*outer, last * step)[..., ::step]
 
     for length in range(2 * 16 + 2):
         arguments, exact = operands(name, make, length)
-        results = {
-            each: values.to(dtype) if values.dtype in (torch.float64, torch.int64) else values
-            for each, values in (exact if isinstance(exact, dict) else {"out": exact}).items()
-        }
+        results = exact if isinstance(exact, dict) else {"out": exact}
         is_in_place = results.keys() <= arguments.keys()
         (first, (out, expected)), *others = (
-            (
-                each,
-                (
-                    arguments.pop(each)
-                    if is_in_place
-                    else make(*values.shape, maker=Maker(values.dtype)),
-                    values,
-                ),
-            )
+            (each, (arguments.pop(each) if is_in_place else memory_of(values), typed(values)))
             for each, values in results.items()
         )
         example = Example(
@@ -338,7 +377,10 @@ def test_every_length_up_to_two_vectors(
             out=out,
             expected=expected,
             others=dict(others),
-            tolerance=tolerance(dtype, ulps=128, size=32.0 * 33),
+            # Quantized numbers are exact.
+            tolerance=tolerance(dtype, ulps=128, size=32.0 * 33)
+            if expected.dtype == dtype
+            else Tolerance(),
             keeps_out=is_in_place,
         )
         check(caller, name, example)
@@ -415,6 +457,9 @@ LOOPS = {
     "GatedElements<float, 2>": "fmla 4s, fdiv 4s",
     "SoftmaxRow<float>": "fmla 4s",
     "RmsNormRow<float, float>": "fmla 4s, fmul 4s",
+    "ExtendExtremes<float>": "fcmgt 4s",
+    "Quantize<float, signed char>": "fcvtns 4s",
+    "Quantize<Float16, Float8>": "fcvtl 4s, fmul 4s",
     "RotateHeads<float, true>": "fmla 4s",
     "RotateHeads<Float16, false>": "fcvtl 4s, fmla 4s, fcvtn 4h",
     "MultiplyPacked<float,": "fmla 4s",

@@ -1,8 +1,9 @@
-"""The CPU's conversions of 16-bit floats: all of their bits, on every path that this machine runs.
+"""The CPU's conversions of 16-bit and 8-bit floats: all bits, on every path that this machine runs.
 
 The library uses the widest vectors of a processor, so that its own tests reach the code for single
 numbers and for narrower vectors only in part. This program is compiled from the same headers.
-Expected bits come from NumPy, and for bfloat16 from integer arithmetic.
+Expected bits come from NumPy, for bfloat16 from integer arithmetic, and for float8_e4m3fn from its
+definition: a table of the 256 numbers, of which the nearest is found.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PATHS = ("scalar", "baseline", "avx2", "avx512")
 TYPES = ("float16", "bfloat16")
 EVERY = np.arange(2**16, dtype=np.uint16)
+FLOAT8 = "float8_e4m3fn"
+EVERY_FLOAT8 = np.arange(2**8, dtype=np.uint8)
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler is installed")
 
@@ -60,7 +63,8 @@ def _convert(
         check=True,
         env={**os.environ, "INFINI_OPS_CPU_ISA": path},
     )
-    return np.frombuffer(finished.stdout, np.uint32 if operation == "widen" else np.uint16)
+    narrow = np.uint8 if dtype == FLOAT8 else np.uint16
+    return np.frombuffer(finished.stdout, np.uint32 if operation == "widen" else narrow)
 
 
 def widened(halves: Bits, dtype: str) -> Bits:
@@ -148,3 +152,56 @@ def test_sums_with_every_16_bit_float(convert: Convert, dtype: str, other: float
             expected = narrowed((wide + wide_others).view(np.uint32), dtype)
         got = convert("add", dtype, np.concatenate([halves, second]))
         check(got, expected, halves, dtype)
+
+
+def widened_float8(bits: Bits) -> Bits:
+    """The bits of float32: a sign, 4 bits of exponent with a bias of 7, and 3 of the fraction."""
+    exponent, fraction = (bits >> 3 & 15).astype(int), bits & 7
+    normal = np.ldexp(1 + fraction / 8, exponent - 7)
+    size = np.where(exponent == 0, np.ldexp(fraction / 8, -6), normal)
+    size = np.where(bits & 0x7F == 0x7F, np.nan, size)
+    return np.where(bits & 0x80, -size, size).astype(np.float32).view(np.uint32)
+
+
+def narrowed_float8(floats: Bits) -> Bits:
+    """The bits of the nearest number of at most 448; of two, of the even one."""
+    positive = widened_float8(EVERY_FLOAT8[:0x7F]).view(np.float32).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # of signaling NaN
+        size = np.abs(floats.view(np.float32).astype(np.float64))
+    upper = np.searchsorted(positive, size).clip(1, 0x7E)
+    lower = upper - 1
+    below, above = size - positive[lower], positive[upper] - size
+    is_up = (below > above) | ((below == above) & (upper % 2 == 0))
+    nearest = np.where(np.isnan(size), 0x7F, np.where(is_up, upper, lower))
+    return (nearest | (floats >> 31 << 7)).astype(np.uint8)
+
+
+def near_float8() -> Bits:
+    """Every number, the middles between two of them, and the float32 next to both."""
+    numbers = widened_float8(EVERY_FLOAT8[:0x7F]).view(np.float32)
+    centers = np.concatenate([numbers, (numbers[1:] + numbers[:-1]) / 2]).view(np.uint32)
+    near = (centers.astype(np.int64) + np.array([[-1], [0], [1]])).ravel().astype(np.uint32)
+    near = near[near.view(np.float32) <= 448]
+    ends = np.array([1, 0x7FFFFF, 0x800000, 0x7F800001, 0x7FFFFFFF], np.uint32)
+    positive = np.concatenate([near, ends])
+    return np.concatenate([positive, positive | 0x80000000])
+
+
+class TestFloat8:
+    def test_every_one_is_widened(self, convert: Convert) -> None:
+        got, expected = convert("widen", FLOAT8, EVERY_FLOAT8), widened_float8(EVERY_FLOAT8)
+        assert np.array_equal(is_nan(got), is_nan(expected))
+        assert np.array_equal(got[~is_nan(got)], expected[~is_nan(got)])
+
+    @pytest.mark.parametrize("path", PATHS[1:])
+    @pytest.mark.parametrize("most", [0, 3, 7, 15])
+    def test_what_is_near_every_one_is_narrowed(self, program: Path, path: str, most: int) -> None:
+        """Also every 16-bit float of at most 448, and NaN, in whole vectors and in parts."""
+        halves = [widened(EVERY, dtype) for dtype in TYPES]
+        floats = np.concatenate([near_float8(), *halves])
+        floats = floats[~(np.abs(floats.view(np.float32)) > 448)]
+        got = _convert(program, path, "narrow", FLOAT8, floats, most=most)
+        expected = narrowed_float8(floats)
+        wrong = np.flatnonzero(got != expected)
+        shown = [f"{floats[i]:#x}: {got[i]:#x}, expected {expected[i]:#x}" for i in wrong[:5]]
+        assert not shown, f"{len(wrong)} wrong: {shown}"

@@ -566,8 +566,13 @@ def _operators() -> str:
         places = re.search(r"\}\},\s*Places\(([\d, ]+)\)", stated)
         indices = places[1].split(", ") if places else []
         integers = [f"`{parameters[int(each)].name}` of {names['kIndexTypes']}" for each in indices]
+        typed = [
+            f"`{parameters[int(each)].name}` of {names[own]}"
+            for numbers, own in re.findall(r"\{Places\(([\d, ]+)\),\s*(k\w+)\}", stated)
+            for each in numbers.split(", ")
+        ]
         takes = ", ".join(
-            (f"tensors of {typing} {types}", *integers, *texts[:-1], f"and {texts[-1]}")
+            (f"tensors of {typing} {types}", *integers, *typed, *texts[:-1], f"and {texts[-1]}")
         )
         operator = f"`{name}({cpp.signature(base.overload)})`"
         rows.append((operator, f"{takes}; {' and '.join(written)} must not overlap {overlap}"))

@@ -43,17 +43,33 @@ from native_operands import (
     tolerance,
     wide,
 )
-from sampling_examples import (
-    sampling_examples,
-    scaled_softmax_examples,
-    wrong_sampling,
-    wrong_scaled_softmax,
+from quantization_examples import (
+    FLOAT8,
+    INT8,
+    dynamic_float8_examples,
+    groups_float8_examples,
+    groups_int8_examples,
+    scaled_mm_examples,
+    static_float8_examples,
+    static_int8_examples,
+    tokens_float8_examples,
+    tokens_int8_examples,
+    wrong_groups,
+    wrong_scaled_mm,
+    wrong_static,
+    wrong_tokens,
 )
 from routing_examples import (
     grouped_topk_examples,
     topk_examples,
     wrong_grouped_topk,
     wrong_topk,
+)
+from sampling_examples import (
+    sampling_examples,
+    scaled_softmax_examples,
+    wrong_sampling,
+    wrong_scaled_softmax,
 )
 
 import torch
@@ -916,6 +932,28 @@ OPERATORS = {
     ),
     "topk_softmax": Operator(
         examples=partial(topk_examples, function="softmax"), wrong=wrong_topk, dtypes=COMMON
+    ),
+    "scaled_mm": Operator(examples=scaled_mm_examples, wrong=wrong_scaled_mm, dtypes=COMMON),
+    "dynamic_per_token_scaled_fp8_quant": Operator(
+        examples=tokens_float8_examples, wrong=partial(wrong_tokens, FLOAT8), dtypes=COMMON
+    ),
+    "dynamic_scaled_fp8_quant": Operator(
+        examples=dynamic_float8_examples, wrong=partial(wrong_static, FLOAT8), dtypes=COMMON
+    ),
+    "dynamic_scaled_int8_quant": Operator(
+        examples=tokens_int8_examples, wrong=partial(wrong_tokens, INT8), dtypes=COMMON
+    ),
+    "per_token_group_fp8_quant": Operator(
+        examples=groups_float8_examples, wrong=partial(wrong_groups, FLOAT8), dtypes=COMMON
+    ),
+    "per_token_group_quant_int8": Operator(
+        examples=groups_int8_examples, wrong=partial(wrong_groups, INT8), dtypes=COMMON
+    ),
+    "static_scaled_fp8_quant": Operator(
+        examples=static_float8_examples, wrong=partial(wrong_static, FLOAT8), dtypes=COMMON
+    ),
+    "static_scaled_int8_quant": Operator(
+        examples=static_int8_examples, wrong=partial(wrong_static, INT8), dtypes=COMMON
     ),
     "swiglu": Operator(examples=swiglu_examples, wrong=lambda: wrong_elementwise("input", "gate")),
     "top_k_top_p_sampling_from_logits": Operator(

@@ -150,7 +150,7 @@ def memory_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def outside(*tensors: torch.Tensor) -> torch.Tensor:
-    """Returns the memories of tensors of one dtype with zeros in place of their elements."""
+    """Returns the bytes of the memories of tensors, with zeros in place of their elements."""
     memories = {}
     for tensor in tensors:
         key = tensor.untyped_storage().data_ptr()
@@ -158,7 +158,7 @@ def outside(*tensors: torch.Tensor) -> torch.Tensor:
             memories[key] = memory_of(tensor).to("cpu", copy=True)
         place = tensor.shape, tensor.stride(), tensor.storage_offset()
         memories[key].as_strided(*place).zero_()
-    return torch.cat(list(memories.values()))
+    return torch.cat([memory.view(torch.uint8) for memory in memories.values()])
 
 
 # Elementwise operators: two inputs and an out of each layout.

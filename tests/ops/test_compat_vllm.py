@@ -16,6 +16,15 @@ from typing import Any
 import pytest
 from flash_examples import ends, exact_varlen
 from moe_examples import exact_alignment
+from quantization_examples import (
+    FLOAT8,
+    exact_groups,
+    exact_product,
+    exact_tokens_azp,
+    exact_tokens_float8,
+    to_float8,
+    to_int8,
+)
 from routing_examples import exact_choice, token_expert_indices
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -33,6 +42,10 @@ TOLERANCES = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 def assert_near(actual: torch.Tensor, expected: torch.Tensor) -> None:
     tolerance = TOLERANCES[actual.dtype]
     torch.testing.assert_close(actual.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+def assert_same(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
 def normalized(x: torch.Tensor, weight: torch.Tensor | None, epsilon: float) -> torch.Tensor:
@@ -220,6 +233,58 @@ class TestFunctions:
         x, out = torch.randn(5, 3, 33).to(dtype), torch.full((5, 33), 7.0, dtype=dtype)
         vllm.moe_sum(x, out)
         assert_near(out, x.double().sum(1))
+
+    @pytest.mark.operators(
+        "static_scaled_fp8_quant", "dynamic_scaled_fp8_quant", "dynamic_per_token_scaled_fp8_quant"
+    )
+    def test_fp8_quant(self, dtype: torch.dtype) -> None:
+        x, scale = torch.randn(5, 32).to(dtype), torch.full((1,), 0.02)
+        result, scales = torch.empty(5, 32, dtype=FLOAT8), torch.empty(5, 1)
+        vllm.static_scaled_fp8_quant(result, x, scale)
+        assert_same(result, to_float8(x.float() * (1 / scale)))
+        with pytest.raises(ValueError, match=r"group_shape: got \(1, 128\), expected None"):
+            vllm.static_scaled_fp8_quant(result, x, scale, (1, 128))
+        vllm.dynamic_scaled_fp8_quant(result, x, scale)
+        assert_same(scale, x.float().abs().max().view(1) / 448)
+        assert_same(result, to_float8(x.float() * (1 / scale)))
+        vllm.dynamic_per_token_scaled_fp8_quant(result, x, scales, torch.ones(1))
+        for got, expected in zip((result, scales), exact_tokens_float8(x, 1.0), strict=True):
+            assert_same(got, expected)
+
+    @pytest.mark.operators("static_scaled_int8_quant", "dynamic_scaled_int8_quant")
+    def test_int8_quant(self, dtype: torch.dtype) -> None:
+        x, scale = torch.randn(5, 32).to(dtype), torch.full((1,), 0.02)
+        result, scales = torch.empty(5, 32, dtype=torch.int8), torch.empty(5, 1)
+        azp = torch.empty(5, 1, dtype=torch.int32)
+        vllm.static_scaled_int8_quant(result, x, scale, torch.tensor([7], dtype=torch.int32))
+        assert_same(result, to_int8(x.float() / scale, 7))
+        vllm.dynamic_scaled_int8_quant(result, x, scales, azp)
+        for got, expected in zip((result, scales, azp), exact_tokens_azp(x), strict=True):
+            assert_same(got, expected)
+
+    @pytest.mark.operators("scaled_mm")
+    @pytest.mark.parametrize("has_bias", [True, False])
+    def test_cutlass_scaled_mm(self, dtype: torch.dtype, has_bias: bool) -> None:
+        a, b = torch.randn(5, 32).to(FLOAT8), torch.randn(16, 32).to(FLOAT8).t()
+        scales = torch.rand(5, 1), torch.rand(1, 16)
+        bias = torch.randn(16).to(dtype) if has_bias else None
+        out = torch.full((5, 16), 7.0, dtype=dtype)
+        vllm.cutlass_scaled_mm(out, a, b, *scales, bias)
+        assert_near(out, exact_product(a, b, *scales, bias))
+
+    @pytest.mark.operators("per_token_group_fp8_quant", "per_token_group_quant_int8")
+    def test_per_token_group_quant(self, dtype: torch.dtype) -> None:
+        x, scales = torch.randn(5, 32).to(dtype), torch.empty(5, 4)
+        result = torch.empty(5, 32, dtype=FLOAT8)
+        vllm.per_token_group_fp8_quant(x, result, scales, 8, 1e-10, -448.0, 448.0, True)
+        exact = exact_groups(x, 8, 1e-10, -448.0, 448.0, is_power=True)
+        for got, expected in zip((result, scales), exact, strict=True):
+            assert_same(got, expected)
+        result = torch.empty(5, 32, dtype=torch.int8)
+        vllm.per_token_group_quant_int8(x, result, scales, 8, 1e-10, -128.0, 127.0)
+        exact = exact_groups(x, 8, 1e-10, -128.0, 127.0)
+        for got, expected in zip((result, scales), exact, strict=True):
+            assert_same(got, expected)
 
 
 @pytest.mark.operators("moe_align_block_size")

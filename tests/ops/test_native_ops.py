@@ -451,8 +451,8 @@ def test_eight_threads_at_once(device: str) -> None:
         for case, arguments, example in calls[thread:] + calls[:thread]:
             outs = {name: out.to(device, copy=True) for name, out in example.outs.items()}
             if not example.keeps_out:
-                for name, out in outs.items():
-                    out.copy_(poison(example.results[name]))
+                for key, out in outs.items():
+                    out.copy_(poison(example.results[key]))
             try:
                 case.call(arguments, outs)
                 compare(outs, example)

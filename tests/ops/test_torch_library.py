@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from installed import native_metadata
 from native_examples import OPERATORS
+from quantization_examples import FLOAT8
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -130,7 +131,12 @@ class TestSchemas:
 @pytest.mark.parametrize("name", NAMES)
 def test_torch_accepts_the_registration(name: str) -> None:
     inputs, outs = example_of(name)
-    results = torch.library.opcheck(getattr(torch.ops.infini_ops, name).default, inputs, outs)
+    # Torch's check of schemas compares values, for which it lacks the 8-bit floats.
+    checks = ["test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
+    if all(getattr(each, "dtype", None) is not FLOAT8 for each in (*inputs, *outs.values())):
+        checks.append("test_schema")
+    operator = getattr(torch.ops.infini_ops, name).default
+    results = torch.library.opcheck(operator, inputs, outs, test_utils=checks)
     assert set(results.values()) == {"SUCCESS"}
 
 

@@ -36,7 +36,16 @@ NAMES = (
     *("and", "break", "continue", "if", "not", "or", "pass", "return", "None", "True", "False"),
 )
 # Kernels of src/cpu that several operators share.
-SHARED_KERNELS = ("attention", "cache", "flash_attention", "gated", "norm", "product", "softmax")
+SHARED_KERNELS = (
+    "attention",
+    "cache",
+    "flash_attention",
+    "gated",
+    "norm",
+    "product",
+    "quantize",
+    "softmax",
+)
 # Modules of the suite that make operands and examples: another operand is no fault.
 OPERANDS = (
     "attention_examples",
@@ -45,6 +54,7 @@ OPERANDS = (
     "native_examples",
     "native_operands",
     "programs",
+    "quantization_examples",
     "sampling_examples",
     "toy_device",
 )

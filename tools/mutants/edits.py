@@ -132,6 +132,30 @@ WRONG_NATIVE_KERNELS = (
         "  for (std::int64_t i = 0; i < count; ++i) source.sums[i] = C(source.rounded[i]);",
     ),
     (
+        "a tie of float8_e4m3fn is rounded away from zero",
+        "src/cpu/vector.h",
+        "magnitude + 0x7FFFFu + ((magnitude >> 20) & 1u);",
+        "magnitude + 0x80000u;",
+    ),
+    (
+        "a NaN of a row is its largest number",
+        "src/cpu/quantize_kernels.h",
+        "*most = value > *most ? value : *most;",
+        "*most = *most > value ? *most : value;",
+    ),
+    (
+        "all groups of a row have the scale of the groups before them",
+        "src/cpu/quantize.cc",
+        "      Extremes range;\n      kernels.extend(from, size, &range);",
+        "      static thread_local Extremes range;\n      kernels.extend(from, size, &range);",
+    ),
+    (
+        "sums of int8 are no integers after 1024 steps",
+        "src/cpu/product.h",
+        "kExactSteps = 1024;",
+        "kExactSteps = 1 << 20;",
+    ),
+    (
         "the slot of the first token is not checked",
         "src/cpu/cache.cc",
         "if (slot < blocks * block_size) continue;",

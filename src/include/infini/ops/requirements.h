@@ -51,6 +51,20 @@ inline constexpr DataTypes kRealTypes{kFloatTypes.bits | kIntegerTypes.bits, "re
 inline constexpr DataTypes kStoredTypes{kRealTypes.bits | DataTypes::Bits(DataType::kBool),
                                         "bool or real type"};
 
+inline constexpr DataTypes kFloat32Type{DataTypes::Bits(DataType::kFloat32), "type float32"};
+inline constexpr DataTypes kInt32Type{DataTypes::Bits(DataType::kInt32), "type int32"};
+inline constexpr DataTypes kInt8Type{DataTypes::Bits(DataType::kInt8), "type int8"};
+inline constexpr DataTypes kQuantizedTypes{
+    DataTypes::Bits(DataType::kInt8, DataType::kFloat8E4M3FN), "type (int8 or float8_e4m3fn)"};
+inline constexpr DataTypes kFloat8Type{DataTypes::Bits(DataType::kFloat8E4M3FN),
+                                       "type float8_e4m3fn"};
+
+// Tensors that have types of their own, by their places.
+struct TypedTensors {
+  std::uint32_t places = 0;
+  DataTypes types = {0, nullptr};
+};
+
 // Whether all tensors have the same type, or each its own.
 enum class Typing : std::uint8_t { kOne, kAny };
 
@@ -73,6 +87,10 @@ enum class Condition : std::uint8_t {
   kHalves,         // `out` has the shape of the input with half of its last dimension
   kPagedCache,     // tokens, their slots and caches, as base/reshape_and_cache.h
   kFlashCache,     // the same, as base/reshape_and_cache_flash.h
+  kTensorScale,    // one scale of a tensor, see core/quantization.h
+  kTokenScale,     // a scale of each row
+  kGroupScale,     // a scale of each group in a row
+  kScaledProduct,  // a scaled product of quantized matrices
   kRotary,         // shapes of rotated heads, see core/rotary.h
   kGemm,           // shapes of products, see core/product.h
   kLinear,
@@ -100,6 +118,7 @@ struct Requirements {
   Requirement others[2];
   std::uint32_t indices = 0;  // `Places` of tensors of `kIndexTypes`
   std::uint32_t masks = 0;    // `Places` of tensors that can also be bool
+  TypedTensors typed[3] = {};
 };
 
 // What one implementation does not take, of what its operator takes.

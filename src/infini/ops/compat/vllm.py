@@ -19,6 +19,10 @@ import torch
 from infini.ops.torch_library import OPERATORS
 
 __all__ = [
+    "cutlass_scaled_mm",
+    "dynamic_per_token_scaled_fp8_quant",
+    "dynamic_scaled_fp8_quant",
+    "dynamic_scaled_int8_quant",
     "flash_attn_varlen_func",
     "fused_add_rms_norm",
     "gelu_and_mul",
@@ -26,12 +30,16 @@ __all__ = [
     "grouped_topk",
     "moe_align_block_size",
     "moe_sum",
+    "per_token_group_fp8_quant",
+    "per_token_group_quant_int8",
     "register_provider",
     "reshape_and_cache",
     "reshape_and_cache_flash",
     "rms_norm",
     "rotary_embedding",
     "silu_and_mul",
+    "static_scaled_fp8_quant",
+    "static_scaled_int8_quant",
     "topk_sigmoid",
     "topk_softmax",
 ]
@@ -128,6 +136,102 @@ def reshape_and_cache_flash(
     """``reshape_and_cache`` for caches of [blocks, block size, heads, head size]."""
     _check_cache_type("reshape_and_cache_flash", kv_cache_dtype, key_cache)
     infini.ops.reshape_and_cache_flash(key, value, slot_mapping, key_cache, value_cache)
+
+
+def static_scaled_fp8_quant(
+    result: torch.Tensor,
+    input: torch.Tensor,
+    scale: torch.Tensor,
+    group_shape: tuple[int, int] | None = None,
+) -> None:
+    """Write ``input / scale`` into ``result``, which is float8_e4m3fn.
+
+    Raises ``ValueError`` for a ``group_shape``, unless it is that of the whole tensor.
+    """
+    if group_shape not in (None, (-1, -1)):
+        raise ValueError(
+            f"static_scaled_fp8_quant: group_shape: got {group_shape}, expected None or (-1, -1), "
+            "a scale of the whole tensor. Quantize with per_token_group_fp8_quant"
+        )
+    infini.ops.static_scaled_fp8_quant(input, scale, result)
+
+
+def dynamic_scaled_fp8_quant(
+    result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor
+) -> None:
+    """Write the scale of the largest magnitude into ``scale``, and ``input / scale``."""
+    infini.ops.dynamic_scaled_fp8_quant(input, result, scale)
+
+
+def dynamic_per_token_scaled_fp8_quant(
+    result: torch.Tensor,
+    input: torch.Tensor,
+    scale: torch.Tensor,
+    scale_ub: torch.Tensor | None,
+) -> None:
+    """Like ``dynamic_scaled_fp8_quant``, with a scale for each row: [tokens, 1]."""
+    infini.ops.dynamic_per_token_scaled_fp8_quant(input, scale_ub, result=result, scale=scale)
+
+
+def static_scaled_int8_quant(
+    result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, azp: torch.Tensor | None
+) -> None:
+    """Write ``input / scale + azp`` into ``result``, which is int8."""
+    infini.ops.static_scaled_int8_quant(input, scale, azp, result=result)
+
+
+def dynamic_scaled_int8_quant(
+    result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor, azp: torch.Tensor | None
+) -> None:
+    """Like ``static_scaled_int8_quant``, with a scale for each row that is written: [tokens, 1]."""
+    infini.ops.dynamic_scaled_int8_quant(input, result, scale, azp=azp)
+
+
+def per_token_group_fp8_quant(
+    input: torch.Tensor,
+    output_q: torch.Tensor,
+    output_s: torch.Tensor,
+    group_size: int,
+    eps: float,
+    fp8_min: float,
+    fp8_max: float,
+    scale_ue8m0: bool,
+    dummy_is_scale_transposed: bool = False,  # noqa: ARG001 - so in vLLM
+    dummy_is_tma_aligned: bool = False,  # noqa: ARG001
+) -> None:
+    """Write ``input / output_s`` into ``output_q``, with a scale for each group of a row."""
+    infini.ops.per_token_group_fp8_quant(
+        *(input, group_size, eps, fp8_min, fp8_max, scale_ue8m0),
+        output_q=output_q,
+        output_s=output_s,
+    )
+
+
+def per_token_group_quant_int8(
+    input: torch.Tensor,
+    output_q: torch.Tensor,
+    output_s: torch.Tensor,
+    group_size: int,
+    eps: float,
+    int8_min: float,
+    int8_max: float,
+) -> None:
+    """Like ``per_token_group_fp8_quant`` in int8. Results are rounded, where vLLM truncates."""
+    infini.ops.per_token_group_quant_int8(
+        input, group_size, eps, int8_min, int8_max, output_q=output_q, output_s=output_s
+    )
+
+
+def cutlass_scaled_mm(
+    out: torch.Tensor,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    a_scales: torch.Tensor,
+    b_scales: torch.Tensor,
+    bias: torch.Tensor | None = None,
+) -> None:
+    """Write ``a_scales * (b_scales * (a @ b)) + bias`` into ``out``, of int8 or float8_e4m3fn."""
+    infini.ops.scaled_mm(a, b, a_scales, b_scales, bias, out=out)
 
 
 def flash_attn_varlen_func(
