@@ -50,11 +50,13 @@ SHARED_KERNELS = (
 OPERANDS = (
     "attention_examples",
     "flash_examples",
+    "moe_examples",
     "native_caches",
     "native_examples",
     "native_operands",
     "programs",
     "quantization_examples",
+    "routing_examples",
     "sampling_examples",
     "toy_device",
 )
