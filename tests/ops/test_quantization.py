@@ -187,6 +187,17 @@ def test_products_of_int8_are_exact(rows: int, steps: int) -> None:
 
 
 @pytest.mark.operators("scaled_mm")
+def test_products_of_int8_are_exact_beyond_the_integers_of_float32() -> None:
+    """Their sum exceeds 2^24 on the way, where float32 has no odd numbers, and comes back."""
+    a, b = torch.full((1, 4000), -128).to(INT8), torch.full((4000, 1), -128).to(INT8)
+    b[2000:] = 127
+    a[0, 0], b[0, 0] = 1, 1
+    exact = a.long() @ b.long()
+    assert exact.item() % 2 == 1
+    assert product(a, b).item() == exact.item()
+
+
+@pytest.mark.operators("scaled_mm")
 def test_every_float8_is_multiplied() -> None:
     every = torch.arange(256, dtype=torch.uint8).view(FLOAT8)
     got = product(every.view(256, 1), torch.ones(1, 1).to(FLOAT8))
