@@ -32,7 +32,8 @@ RESERVED_CLASS_NAMES = frozenset(  # in C++ `infini::ops`, and in `infini.ops`
         *("Kernel", "Layout", "Limits", "LimitsOf", "MemoryFormat", "Operator", "OperatorBase"),
         *("OperatorEntry", "Overload", "Parameter", "Platform", "Predicate", "Reading"),
         *("Registration", "Requirement", "Requirements", "RequirementsOf", "Scalar", "Selection"),
-        *("Slot", "SlotOrder", "Span", "SupportsOf", "Tensor", "Typing", "Unpacked"),
+        *("Slot", "SlotOrder", "Span", "SupportsOf", "Tensor", "TypedTensors", "Typing"),
+        "Unpacked",
     }
 )
 # Keyword parameters of every operator, and local names of the generated `Call`.
