@@ -218,6 +218,15 @@ class TestDraw:
         assert second.passed_over == first.passed_over
         assert order[0].key not in [it.key for it in second.mutants]
 
+    def test_a_layer_that_has_too_many_gets_no_other(self, tree: Path) -> None:
+        self.lines(tree, 20)
+        first = self.drawn(tree)
+        more = self.drawn(tree, seed=2).model_copy(update={"seed": 1})
+        recorded = first.model_copy(update={"mutants": (*first.mutants, *more.mutants)})
+        checked: list[Candidate] = []
+        assert self.drawn(tree, recorded, check=checked.append).mutants == first.mutants
+        assert not checked
+
     def test_arguments_for_equivalence_stay_with_their_mutants(self, tree: Path) -> None:
         self.lines(tree, 20)
         first = self.drawn(tree)

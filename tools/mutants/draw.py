@@ -138,7 +138,7 @@ def draw(root: Path, seed: int, recorded: Draw | None, check: Check) -> Draw:
     passed_over: list[Candidate] = []
     for layer in layers(root):
         own = [it for it in known.values() if it.layer == layer.name]
-        kept = [it for it in own if it.rejected is None]
+        kept = [it for it in own if it.rejected is None][: layer.count]
         passed_over += [it for it in own if it.rejected is not None]
         for candidate in in_order(universe(root, layer), seed):
             if len(kept) == layer.count:
