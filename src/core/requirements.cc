@@ -93,8 +93,8 @@ const DataTypes* OwnTypes(const Requirements& requirements, std::size_t place) {
 
 bool HasTypes(const Invocation& call, const DataTypes& types, const Requirements& requirements) {
   const std::size_t out = call.FirstWritten();
-  // If that has types of its own, as an index or a quantized tensor, the first input has the type of
-  // the others.
+  // If that has types of its own, as an index or a quantized tensor, the first input has the type
+  // of the others.
   const bool is_apart = requirements.indices >> out & 1 || OwnTypes(requirements, out);
   const DataType type = call.tensor(is_apart ? 0 : out).data_type();
   return types.Has(type) && AllTensors(call, [&](std::size_t i, const Tensor& tensor) {

@@ -9,8 +9,8 @@
 
 namespace infini::ops::cpu {
 
-// The softmax of the first `visible` elements of a row of `size` contiguous ones, times `factor`; the
-// results after them can be overwritten. `scratch` has room for `SoftmaxScratch(size)` bytes.
+// The softmax of the first `visible` elements of a row of `size` contiguous ones, times `factor`;
+// the results after them can be overwritten. `scratch` has room for `SoftmaxScratch(size)` bytes.
 using SoftmaxFunction = void (*)(const void* row, std::int64_t visible, std::int64_t size,
                                  double factor, void* scratch, void* out);
 

@@ -98,7 +98,7 @@ enum class Condition : std::uint8_t {
   kAttention,  // see core/attention.h
   kVarlenAttention,
   kCachedAttention,
-  kSampling,  // logits, numbers for each row and tokens
+  kSampling,    // logits, numbers for each row and tokens
   kTopkGating,  // see core/experts.h
   kGroupedTopk,
   kBlockAlignment,
