@@ -20,7 +20,7 @@ from torch.nn import functional
 
 import torch
 from bench.interleaved import Interleaved
-from examples.decoder import EPS, Decoder, Request, Sizes, Weights, batch_of, choose
+from examples.decoder import Decoder, Request, Sizes, Weights, batch_of, choose, logits_by_torch
 
 SIZES = Sizes(
     layers=4,
@@ -60,31 +60,20 @@ class TorchDecoder:
 
     def step(self, ids: torch.Tensor, positions: torch.Tensor, new: list[int]) -> torch.Tensor:
         """Process ``new[i]`` tokens of request i; return the likeliest next token of each."""
-        weights, sizes = self.weights, self.weights.sizes
-        group = sizes.heads // sizes.cached_heads
-        by_request = positions.split(new)
-        slots = torch.cat(
-            [each + start for each, start in zip(by_request, self.starts, strict=True)]
-        )
+        group = self.weights.sizes.heads // self.weights.sizes.cached_heads
+        by_request = list(zip(positions.split(new), self.starts, self.room, strict=True))
+        slots = torch.cat([places + start for places, start, _ in by_request])
         # The heads that share keys are rows of one product.
         masks = [
-            (torch.arange(room) <= each.unsqueeze(1)).expand(group, -1, -1).flatten(0, 1)
-            for each, room in zip(by_request, self.room, strict=True)
+            (torch.arange(room) <= places.unsqueeze(1)).expand(group, -1, -1).flatten(0, 1)
+            for places, _, room in by_request
         ]
-        x = weights.embedding[ids]
-        cos, sin = weights.cos_sin[positions].unsqueeze(1).chunk(2, -1)
 
-        def rotated(values: torch.Tensor) -> torch.Tensor:
-            first, second = values.chunk(2, -1)
-            return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
-
-        for layer, (keys, values) in zip(weights.layers, self.caches, strict=True):
-            normed = functional.rms_norm(x, (sizes.hidden,), layer.norm, EPS)
-            q, k, v = functional.linear(normed, layer.qkv).split(sizes.qkv, -1)
-            q, k, v = (each.unflatten(-1, (-1, sizes.head_size)) for each in (q, k, v))
-            keys.index_copy_(0, slots, rotated(k))
+        def attend(layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            keys, values = self.caches[layer]
+            keys.index_copy_(0, slots, k)
             values.index_copy_(0, slots, v)
-            q = rotated(q).unflatten(1, (-1, group)).permute(1, 2, 0, 3)
+            q = q.unflatten(1, (-1, group)).permute(1, 2, 0, 3)
             requests = q.split(new, 2), keys.split(self.room), values.split(self.room), masks
             attended = [
                 functional.scaled_dot_product_attention(
@@ -92,14 +81,10 @@ class TorchDecoder:
                 )[0].unflatten(1, (group, -1))
                 for rows, *cached, mask in zip(*requests, strict=True)
             ]
-            by_token = torch.cat(attended, 2).permute(2, 0, 1, 3).flatten(1)
-            x = x + functional.linear(by_token, layer.attention)
-            normed = functional.rms_norm(x, (sizes.hidden,), layer.second_norm, EPS)
-            gate, up = functional.linear(normed, layer.gate_and_up).chunk(2, -1)
-            x = x + functional.linear(functional.silu(gate) * up, layer.down)
-        last = x if len(x) == len(new) else torch.stack([each[-1] for each in x.split(new)])
-        normed = functional.rms_norm(last, (sizes.hidden,), weights.norm, EPS)
-        return functional.linear(normed, weights.head).argmax(1)
+            return torch.cat(attended, 2).permute(2, 0, 1, 3)
+
+        logits = logits_by_torch(self.weights, ids, positions, attend)
+        return torch.stack([each[-1] for each in logits.argmax(1).split(new)])
 
 
 def decode_by_torch(step: Step, lengths: Sequence[int], first: Sequence[int]) -> Tokens:

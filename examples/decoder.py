@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -191,29 +191,44 @@ def run(name: str, slot: int | None, *arguments: Any, **keywords: Any) -> None:
 
 def expected_logits(weights: Weights, tokens: Sequence[int]) -> torch.Tensor:
     """The logits of the next token by torch's own functions, without a cache."""
+
+    def attend(_: int, *qkv: torch.Tensor) -> torch.Tensor:
+        by_head = (each.transpose(0, 1) for each in qkv)
+        attended = functional.scaled_dot_product_attention(
+            *by_head, is_causal=True, enable_gqa=True
+        )
+        return attended.transpose(0, 1)
+
+    ids = torch.tensor(tokens, device=weights.head.device)
+    return logits_by_torch(weights, ids, torch.arange(len(ids), device=ids.device), attend)[-1]
+
+
+def logits_by_torch(
+    weights: Weights,
+    ids: torch.Tensor,
+    positions: torch.Tensor,
+    attend: Callable[..., torch.Tensor],
+) -> torch.Tensor:
+    """The logits after each token; ``attend`` gets the number of a layer, and its q, k and v."""
     sizes = weights.sizes
-    x = weights.embedding[list(tokens)]
-    cos, sin = weights.cos_sin[: len(tokens)].unsqueeze(1).chunk(2, -1)
+    x = weights.embedding[ids]
+    cos, sin = weights.cos_sin[positions].unsqueeze(1).chunk(2, -1)
 
     def rotated(values: torch.Tensor) -> torch.Tensor:
         first, second = values.chunk(2, -1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
-    for layer in weights.layers:
+    for i, layer in enumerate(weights.layers):
         normed = functional.rms_norm(x, (sizes.hidden,), layer.norm, EPS)
         q, k, v = functional.linear(normed, layer.qkv).split(sizes.qkv, -1)
         q, k, v = (each.unflatten(-1, (-1, sizes.head_size)) for each in (q, k, v))
-        by_head = (each.transpose(0, 1) for each in (rotated(q), rotated(k), v))
-        attended = functional.scaled_dot_product_attention(
-            *by_head, is_causal=True, enable_gqa=True
-        )
-        x = x + functional.linear(attended.transpose(0, 1).flatten(1), layer.attention)
+        attended = attend(i, rotated(q), rotated(k), v)
+        x = x + functional.linear(attended.flatten(1), layer.attention)
         normed = functional.rms_norm(x, (sizes.hidden,), layer.second_norm, EPS)
         gate, up = functional.linear(normed, layer.gate_and_up).chunk(2, -1)
         x = x + functional.linear(functional.silu(gate) * up, layer.down)
-    return functional.linear(
-        functional.rms_norm(x[-1], (sizes.hidden,), weights.norm, EPS), weights.head
-    )
+    normed = functional.rms_norm(x, (sizes.hidden,), weights.norm, EPS)
+    return functional.linear(normed, weights.head)
 
 
 def choose(
