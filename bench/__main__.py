@@ -12,7 +12,18 @@ from typing import Any
 from rich.console import Console
 
 from bench.context import ROOT, Context
-from bench.parts import build, calls, capacity, dashboard, generate, history, kernels, pool, release
+from bench.parts import (
+    build,
+    calls,
+    capacity,
+    dashboard,
+    decoder,
+    generate,
+    history,
+    kernels,
+    pool,
+    release,
+)
 from bench.report import BenchReport, describe_conditions, print_report, write_report
 from bench.rows import GOALS, Measurement, MeasurementError
 from ci.util.process import ProcessError
@@ -31,6 +42,7 @@ MEASURE: dict[str, Callable[[Context], Iterator[Measurement]]] = {
     "cpp-call": calls.measure_cpp,
     "kernels-cpu": kernels.measure_cpu,
     "kernels-cuda": kernels.measure_cuda,
+    "decoder-cpu": decoder.measure,
     "release": release.measure,
     "history": history.measure,
     "dashboard": dashboard.measure,

@@ -156,6 +156,14 @@ GOALS = {
         "ratio",
         1.05,
     ),
+    # 32 greedy steps for 8 requests of 16 to 990 tokens, on one thread: bench/decoder_worker.py.
+    "decoder-cpu-float32": Goal(
+        "decoder-cpu",
+        "decode steps of a Llama-shaped model in float32, to torch's own, compiled or not",
+        "ratio",
+        1.00,
+    ),
+    "decoder-cpu-bfloat16": Goal("decoder-cpu", "the same in bfloat16", "ratio", 1.00),
     "release-overhead": Goal(
         "release", "`python -m ci run` of one platform, beyond its stages and image", "s", 5
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +17,33 @@ from torch.nn import functional
 import infini.ops
 import torch
 
-LAYERS, HEADS, CACHED_HEADS, HEAD_SIZE = 2, 8, 2, 16
-HIDDEN, INTERMEDIATE, VOCABULARY, POSITIONS = 64, 160, 101, 128
-BLOCK_SIZE, BLOCKS = 8, 64  # of the cache, in tokens and in total
 EPS = 1e-5
 TOP_K, TOP_P = 40, 0.9  # of random tokens
-SIZES = (HEADS * HEAD_SIZE, CACHED_HEADS * HEAD_SIZE, CACHED_HEADS * HEAD_SIZE)  # of q, k and v
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The sizes of the model and of its cache, which has ``blocks`` of ``block_size`` tokens."""
+
+    layers: int = 2
+    heads: int = 8
+    cached_heads: int = 2
+    head_size: int = 16
+    hidden: int = 64
+    intermediate: int = 160
+    vocabulary: int = 101
+    positions: int = 128
+    block_size: int = 8
+    blocks: int = 64
+
+    @property
+    def qkv(self) -> tuple[int, int, int]:
+        """The columns of q, of k and of v."""
+        cached = self.cached_heads * self.head_size
+        return self.heads * self.head_size, cached, cached
+
+
+SMALL = Sizes()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +61,10 @@ class Layer:
 class Weights:
     """Random weights, the same ones for one seed."""
 
-    def __init__(self, dtype: torch.dtype, device: str, seed: int = 0) -> None:
+    def __init__(
+        self, dtype: torch.dtype, device: str, seed: int = 0, sizes: Sizes = SMALL
+    ) -> None:
+        self.sizes = sizes
         source = torch.Generator().manual_seed(seed)
 
         def make(*shape: int) -> torch.Tensor:
@@ -48,24 +72,24 @@ class Weights:
             return values.to(device, dtype)
 
         def norm() -> torch.Tensor:
-            return (1 + torch.randn(HIDDEN, generator=source) / 10).to(device, dtype)
+            return (1 + torch.randn(sizes.hidden, generator=source) / 10).to(device, dtype)
 
-        self.embedding = make(VOCABULARY, HIDDEN)
+        self.embedding = make(sizes.vocabulary, sizes.hidden)
         self.layers = [
             Layer(
                 norm=norm(),
-                qkv=make(sum(SIZES), HIDDEN),
-                attention=make(HIDDEN, SIZES[0]),
+                qkv=make(sum(sizes.qkv), sizes.hidden),
+                attention=make(sizes.hidden, sizes.qkv[0]),
                 second_norm=norm(),
-                gate_and_up=make(2 * INTERMEDIATE, HIDDEN),
-                down=make(HIDDEN, INTERMEDIATE),
+                gate_and_up=make(2 * sizes.intermediate, sizes.hidden),
+                down=make(sizes.hidden, sizes.intermediate),
             )
-            for _ in range(LAYERS)
+            for _ in range(sizes.layers)
         ]
         self.norm = norm()
-        self.head = make(VOCABULARY, HIDDEN)
-        frequencies = 10000.0 ** -(torch.arange(0, HEAD_SIZE, 2) / HEAD_SIZE)
-        angles = torch.arange(POSITIONS).unsqueeze(1) * frequencies
+        self.head = make(sizes.vocabulary, sizes.hidden)
+        frequencies = 10000.0 ** -(torch.arange(0, sizes.head_size, 2) / sizes.head_size)
+        angles = torch.arange(sizes.positions).unsqueeze(1) * frequencies
         self.cos_sin = torch.cat([angles.cos(), angles.sin()], -1).to(device, dtype)
 
 
@@ -77,11 +101,10 @@ class Request:
     blocks: list[int]
     cached: int = 0
 
-    @property
-    def slots(self) -> list[int]:
+    def slots(self, block_size: int) -> list[int]:
         """The places in the cache of the tokens that are not there yet."""
         places = range(self.cached, len(self.tokens))
-        return [self.blocks[i // BLOCK_SIZE] * BLOCK_SIZE + i % BLOCK_SIZE for i in places]
+        return [self.blocks[i // block_size] * block_size + i % block_size for i in places]
 
 
 @dataclass
@@ -96,38 +119,40 @@ class Decoder:
     caches: list[tuple[torch.Tensor, torch.Tensor]] = field(init=False)
 
     def __post_init__(self) -> None:
-        shape = (BLOCKS, BLOCK_SIZE, CACHED_HEADS, HEAD_SIZE)
-        self.caches = [(self._empty(*shape), self._empty(*shape)) for _ in range(LAYERS)]
+        sizes = self.weights.sizes
+        shape = (sizes.blocks, sizes.block_size, sizes.cached_heads, sizes.head_size)
+        self.caches = [(self._empty(*shape), self._empty(*shape)) for _ in range(sizes.layers)]
 
     def logits(self, batch: Sequence[Request]) -> torch.Tensor:
         """Process all tokens that are not cached: the logits of each request's next one."""
+        sizes = self.weights.sizes
         new = [len(each.tokens) - each.cached for each in batch]
         ids = self._indices(i for each in batch for i in each.tokens[each.cached :])
         positions = self._indices(i for each in batch for i in range(each.cached, len(each.tokens)))
-        slots = self._indices(i for each in batch for i in each.slots)
+        slots = self._indices(i for each in batch for i in each.slots(sizes.block_size))
         lengths = self._lengths(batch, new)
-        residual = self._empty(len(ids), HIDDEN)
+        residual = self._empty(len(ids), sizes.hidden)
         self._run("index_select", self.weights.embedding, 0, ids, residual)
-        x = self._empty(len(ids), HIDDEN)
+        x = self._empty(len(ids), sizes.hidden)
         self._run("rms_norm", residual, self.weights.layers[0].norm, EPS, x)
         norms = [layer.norm for layer in self.weights.layers[1:]] + [self.weights.norm]
         for layer, caches, norm in zip(self.weights.layers, self.caches, norms, strict=True):
-            q, k, v = self._linear(x, layer.qkv).split(SIZES, -1)
-            self._run("rotary_embedding", positions, q, k, HEAD_SIZE, self.weights.cos_sin)
-            k, v = (each.unflatten(-1, (CACHED_HEADS, HEAD_SIZE)) for each in (k, v))
+            q, k, v = self._linear(x, layer.qkv).split(sizes.qkv, -1)
+            self._run("rotary_embedding", positions, q, k, sizes.head_size, self.weights.cos_sin)
+            k, v = (each.unflatten(-1, (sizes.cached_heads, sizes.head_size)) for each in (k, v))
             self._run("reshape_and_cache_flash", k, v, slots, *caches)
-            attended = self._empty(len(ids), SIZES[0])
-            q, out = (each.unflatten(-1, (HEADS, HEAD_SIZE)) for each in (q, attended))
+            attended = self._empty(len(ids), sizes.qkv[0])
+            q, out = (each.unflatten(-1, (sizes.heads, sizes.head_size)) for each in (q, attended))
             self._run("flash_attn_varlen_func", q, *caches, *lengths, causal=True, out=out)
             x = self._linear(attended, layer.attention)
             self._run("fused_add_rms_norm", x, residual, layer.second_norm, EPS)
-            gated = self._empty(len(ids), INTERMEDIATE)
+            gated = self._empty(len(ids), sizes.intermediate)
             self._run("silu_and_mul", self._linear(x, layer.gate_and_up), gated)
             x = self._linear(gated, layer.down)
             self._run("fused_add_rms_norm", x, residual, norm, EPS)
         for each in batch:
             each.cached = len(each.tokens)
-        last = self._empty(len(batch), HIDDEN)
+        last = self._empty(len(batch), sizes.hidden)
         ends = torch.tensor(new).cumsum(0) - 1
         self._run("index_select", x, 0, ends.to(x.device), last)
         return self._linear(last, self.weights.head)
@@ -166,26 +191,44 @@ def run(name: str, slot: int | None, *arguments: Any, **keywords: Any) -> None:
 
 def expected_logits(weights: Weights, tokens: Sequence[int]) -> torch.Tensor:
     """The logits of the next token by torch's own functions, without a cache."""
-    x = weights.embedding[list(tokens)]
-    cos, sin = weights.cos_sin[: len(tokens)].unsqueeze(1).chunk(2, -1)
+
+    def attend(_: int, *qkv: torch.Tensor) -> torch.Tensor:
+        by_head = (each.transpose(0, 1) for each in qkv)
+        attended = functional.scaled_dot_product_attention(
+            *by_head, is_causal=True, enable_gqa=True
+        )
+        return attended.transpose(0, 1)
+
+    ids = torch.tensor(tokens, device=weights.head.device)
+    return logits_by_torch(weights, ids, torch.arange(len(ids), device=ids.device), attend)[-1]
+
+
+def logits_by_torch(
+    weights: Weights,
+    ids: torch.Tensor,
+    positions: torch.Tensor,
+    attend: Callable[..., torch.Tensor],
+) -> torch.Tensor:
+    """The logits after each token; ``attend`` gets the number of a layer, and its q, k and v."""
+    sizes = weights.sizes
+    x = weights.embedding[ids]
+    cos, sin = weights.cos_sin[positions].unsqueeze(1).chunk(2, -1)
 
     def rotated(values: torch.Tensor) -> torch.Tensor:
         first, second = values.chunk(2, -1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
-    for layer in weights.layers:
-        normed = functional.rms_norm(x, (HIDDEN,), layer.norm, EPS)
-        q, k, v = functional.linear(normed, layer.qkv).split(SIZES, -1)
-        q, k, v = (each.unflatten(-1, (-1, HEAD_SIZE)) for each in (q, k, v))
-        by_head = (each.transpose(0, 1) for each in (rotated(q), rotated(k), v))
-        attended = functional.scaled_dot_product_attention(
-            *by_head, is_causal=True, enable_gqa=True
-        )
-        x = x + functional.linear(attended.transpose(0, 1).flatten(1), layer.attention)
-        normed = functional.rms_norm(x, (HIDDEN,), layer.second_norm, EPS)
+    for i, layer in enumerate(weights.layers):
+        normed = functional.rms_norm(x, (sizes.hidden,), layer.norm, EPS)
+        q, k, v = functional.linear(normed, layer.qkv).split(sizes.qkv, -1)
+        q, k, v = (each.unflatten(-1, (-1, sizes.head_size)) for each in (q, k, v))
+        attended = attend(i, rotated(q), rotated(k), v)
+        x = x + functional.linear(attended.flatten(1), layer.attention)
+        normed = functional.rms_norm(x, (sizes.hidden,), layer.second_norm, EPS)
         gate, up = functional.linear(normed, layer.gate_and_up).chunk(2, -1)
         x = x + functional.linear(functional.silu(gate) * up, layer.down)
-    return functional.linear(functional.rms_norm(x[-1], (HIDDEN,), weights.norm, EPS), weights.head)
+    normed = functional.rms_norm(x, (sizes.hidden,), weights.norm, EPS)
+    return functional.linear(normed, weights.head)
 
 
 def choose(
@@ -201,10 +244,10 @@ def choose(
     return list(map(int, tokens))
 
 
-def batch_of(prompts: Sequence[Sequence[int]], steps: int) -> list[Request]:
+def batch_of(prompts: Sequence[Sequence[int]], steps: int, sizes: Sizes = SMALL) -> list[Request]:
     """Requests with room for ``steps`` tokens each, in blocks that are apart and in no order."""
-    places = torch.randperm(BLOCKS, generator=torch.Generator().manual_seed(0)).tolist()
-    needed = [-(-(len(prompt) + steps) // BLOCK_SIZE) for prompt in prompts]
+    places = torch.randperm(sizes.blocks, generator=torch.Generator().manual_seed(0)).tolist()
+    needed = [-(-(len(prompt) + steps) // sizes.block_size) for prompt in prompts]
     return [
         Request(tokens=list(prompt), blocks=[places.pop() for _ in range(count)])
         for prompt, count in zip(prompts, needed, strict=True)
@@ -227,7 +270,7 @@ def generate(
     if seed is not None:
         seeds = torch.arange(seed, seed + len(prompts), device=weights.head.device)
     decoder = Decoder(weights, slot)
-    batch = batch_of(prompts, steps)
+    batch = batch_of(prompts, steps, weights.sizes)
     difference = 0.0
     for step in range(steps):
         logits = decoder.logits(batch)
@@ -239,7 +282,7 @@ def generate(
 
 
 PROMPTS = (range(1, 2), range(5, 22), range(40, 48))
-MOST_STEPS = POSITIONS - max(map(len, PROMPTS))
+MOST_STEPS = SMALL.positions - max(map(len, PROMPTS))
 
 
 def main() -> None:
