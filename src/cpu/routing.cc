@@ -22,18 +22,21 @@ namespace {
 // A tensor's elements in float32, contiguous: in place, or converted.
 class FloatElements {
  public:
-  explicit FloatElements(const Tensor& tensor) : data_(tensor.data<float>()) {
-    if (tensor.data_type() == DataType::kFloat32 && tensor.is_contiguous()) return;
-    converted_.reset(new float[tensor.element_count()]);
+  // Null: no elements.
+  explicit FloatElements(const Tensor* tensor) {
+    if (!tensor) return;
+    data_ = tensor->data<float>();
+    if (tensor->data_type() == DataType::kFloat32 && tensor->is_contiguous()) return;
+    converted_.reset(new float[tensor->element_count()]);
     data_ = converted_.get();
-    Convert(tensor, Tensor(converted_.get(), tensor.shape(), DataType::kFloat32));
+    Convert(*tensor, Tensor(converted_.get(), tensor->shape(), DataType::kFloat32));
   }
 
   const float* data() const { return data_; }
 
  private:
   std::unique_ptr<float[]> converted_;
-  const float* data_;
+  const float* data_ = nullptr;
 };
 
 // An integer with the order of the number: NaN is above all others, and -0 is 0.
@@ -92,11 +95,10 @@ class Router {
       : routing_(routing),
         count_(scores.shape()[1]),
         chosen_(weights.shape()[1]),
-        scores_(scores),
+        scores_(&scores),
+        bias_(bias ? &*bias : nullptr),
         weights_(weights),
-        experts_(experts) {
-    if (bias) bias_.emplace(*bias);
-  }
+        experts_(experts) {}
 
   // Memory of one thread.
   struct Room {
@@ -120,9 +122,9 @@ class Router {
     const float* const scores = scores_.data() + token * count_;
     const float* const weights = WeightsOf(scores, room);
     const float* keys = scores;
-    if (bias_) {
+    if (const float* const bias = bias_.data()) {
       float* const sums = room->keys.data();
-      for (std::int64_t i = 0; i < count_; ++i) sums[i] = weights[i] + bias_->data()[i];
+      for (std::int64_t i = 0; i < count_; ++i) sums[i] = weights[i] + bias[i];
       keys = sums;
     }
     if (routing_.groups > 1) {
@@ -188,7 +190,7 @@ class Router {
   std::int64_t count_;   // experts
   std::int64_t chosen_;  // of them, for each token
   FloatElements scores_;
-  std::optional<FloatElements> bias_;
+  FloatElements bias_;  // none: null
   const Tensor& weights_;
   Indices experts_;
 };

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cpu/elements.h"
+#include "cpu/kernels.h"
 #include "infini/ops/data_type.h"
 #include "infini/ops/tensor.h"
 

@@ -378,9 +378,9 @@ def test_every_length_up_to_two_vectors(
             expected=expected,
             others=dict(others),
             # Quantized numbers are exact.
-            tolerance=tolerance(dtype, ulps=128, size=32.0 * 33)
-            if expected.dtype == dtype
-            else Tolerance(),
+            tolerance=Tolerance()
+            if expected.element_size() == 1
+            else tolerance(dtype, ulps=128, size=32.0 * 33),
             keeps_out=is_in_place,
         )
         check(caller, name, example)
