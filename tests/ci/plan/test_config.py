@@ -171,8 +171,8 @@ def test_a_finding(write: Write, text: str, finding: str) -> None:
             "artefacts: {}",
             "artefacts: got an unknown key, expected one of artifacts, contracts, distributions,"
             " groups, install, network, pass_environment, platforms, project, read_only_root,"
-            " release, selection, source, stages, system_packages, test, writable_folders; did you"
-            " mean 'artifacts'?",
+            " release, retention, selection, source, stages, system_packages, test,"
+            " writable_folders; did you mean 'artifacts'?",
         ),
         ("install: a && b", 'install: got "a && b" (string), expected one command'),
         ("groups: [a b]", 'groups.0: got "a b" (string), expected a string that matches'),
