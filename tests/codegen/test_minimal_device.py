@@ -125,7 +125,7 @@ def link(folder: Path, torch: Path, objects: Mapping[str, Path]) -> None:
 
 
 def run(
-    device: Path, *command: str | Path, stdin: str = "", timeout: int = 300, **variables: str
+    device: Path, *command: str | Path, stdin: str = "", timeout: int = 900, **variables: str
 ) -> str:
     finished = subprocess.run(
         [sys.executable, *command],
@@ -531,7 +531,7 @@ print(json.dumps({
 def run_device_tests(device: Path, coverage: Path | str, *names: str) -> dict[str, Any]:
     paths = os.pathsep.join(map(str, (device, SIMULATED, ROOT)))
     # All entries took 158 s on two cores that others used, and once more than 300 s.
-    out = run(device, "-c", DEVICE_TESTS, coverage, *names, timeout=900, PYTHONPATH=paths)
+    out = run(device, "-c", DEVICE_TESTS, coverage, *names, PYTHONPATH=paths)
     found: dict[str, Any] = json.loads(out.splitlines()[-1])
     return found
 

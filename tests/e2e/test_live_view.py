@@ -131,8 +131,9 @@ def count(rows: list[str], text: str) -> int:
 
 
 def is_whole(rows: list[str]) -> bool:
-    """Whether the last line of the view is there: the terminal may be read while it is drawn."""
-    return any(row.startswith("7 platforms:") and CLOCK.search(row) for row in rows)
+    """Whether all of the view is there, once: the terminal may be read while it is drawn."""
+    live = live_rows(rows)
+    return len(live) == 8 and live[-1].startswith("7 platforms:") and bool(CLOCK.search(live[-1]))
 
 
 def live_rows(rows: list[str]) -> list[str]:
