@@ -500,38 +500,39 @@ def _experts(dtype: torch.dtype) -> Iterator[KernelCase]:
             lambda x: x.sum(1),
             reference=lambda x, out: torch.sum(x, 1, out=out),
         )
-        # Not read from tensors, which can be without memory: choice i has expert 7 * i.
-        owned = [
-            [i for i in range(CHOSEN * tokens) if 7 * i % EXPERTS == expert]
-            for expert in range(EXPERTS)
-        ]
+        yield _grouped_gemm(case, tokens, dtype)
 
-        def factors(tokens: int = tokens, owned: list[list[int]] = owned) -> tuple[Any, ...]:
-            a, b = torch.randn(tokens, 512), torch.randn(EXPERTS, 256, 512)
-            blocks = [own + [CHOSEN * tokens] * (-len(own) % 16) for own in owned]
-            experts = [e for e, block in enumerate(blocks) for _ in range(len(block) // 16)]
-            sorted_ids = torch.tensor([*itertools.chain(*blocks)])
-            indices = sorted_ids, torch.tensor(experts), torch.tensor([len(sorted_ids)])
-            return a.to(dtype), (b / 16).to(dtype), *indices, 16, CHOSEN
 
-        def multiply(
-            a: torch.Tensor, b: torch.Tensor, *_: Any, owned: list[list[int]] = owned
-        ) -> torch.Tensor:
-            out = a.new_empty(CHOSEN * len(a), b.shape[1])
-            for matrix, own in zip(b, owned, strict=True):
-                if own:
-                    out[own] = a[[i // CHOSEN for i in own]] @ matrix.T
-            return out
+def _grouped_gemm(case: Callable[..., KernelCase], tokens: int, dtype: torch.dtype) -> KernelCase:
+    """The rows of the experts times their matrices; choice i has expert 7 * i."""
+    # Not read from tensors, which can be without memory.
+    owned = [
+        [i for i in range(CHOSEN * tokens) if 7 * i % EXPERTS == expert]
+        for expert in range(EXPERTS)
+    ]
 
-        yield case(
-            "grouped_gemm",
-            factors,
-            multiply,
-            reference=lambda *arguments, out, multiply=multiply: multiply(  # noqa: ARG005
-                *arguments
-            ),
-            flops=2 * CHOSEN * tokens * 256 * 512,
-        )
+    def factors() -> tuple[Any, ...]:
+        a, b = torch.randn(tokens, 512), torch.randn(EXPERTS, 256, 512)
+        blocks = [own + [CHOSEN * tokens] * (-len(own) % 16) for own in owned]
+        experts = [e for e, block in enumerate(blocks) for _ in range(len(block) // 16)]
+        sorted_ids = torch.tensor([*itertools.chain(*blocks)])
+        indices = sorted_ids, torch.tensor(experts), torch.tensor([len(sorted_ids)])
+        return a.to(dtype), (b / 16).to(dtype), *indices, 16, CHOSEN
+
+    def multiply(a: torch.Tensor, b: torch.Tensor, *_: Any) -> torch.Tensor:
+        out = a.new_empty(CHOSEN * len(a), b.shape[1])
+        for matrix, own in zip(b, owned, strict=True):
+            if own:
+                out[own] = a[[i // CHOSEN for i in own]] @ matrix.T
+        return out
+
+    return case(
+        "grouped_gemm",
+        factors,
+        multiply,
+        reference=lambda *arguments, out: multiply(*arguments),  # noqa: ARG005
+        flops=2 * CHOSEN * tokens * 256 * 512,
+    )
 
 
 def _quantized(rows: int, dtype: torch.dtype) -> Iterator[KernelCase]:
