@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from ci.facts.sentences import full_suite, overloads_executed
+from ci.facts.sentences.on_rows import full_suite, overloads_executed
 from ci.model.details import BuildDetails, Details, Unit, UnitKind
 from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.platforms import PLATFORMS

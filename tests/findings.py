@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ci.facts.sentences import Sentence
+from ci.facts.sentences.sentence import Sentence
 from ci.model.results import Evidence
 
 

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from bench.generated_history import lineage_of
-from ci.facts.sentences import full_suite
+from ci.facts.sentences.on_rows import full_suite
 from ci.model.results import (
     BuildResult,
     Evidence,

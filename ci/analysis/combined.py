@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ci.analysis.references import ReferenceFinder
 from ci.analysis.repository import Repository
 from ci.errors import UsageError
-from ci.facts.sentences import no_result, only_selected
+from ci.facts.sentences.on_stages import no_result, only_selected
 from ci.gates.rules import Subject
 from ci.model.platforms import PLATFORMS
 from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdict

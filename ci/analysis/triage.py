@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ci.analysis.flaky import FlakyTest
-from ci.facts import sentences as say
 from ci.facts.environment_key import NO_TORCH, ComponentChange, environment_key
+from ci.facts.sentences import on_stages, on_tests
 from ci.model.results import Evidence, Grade, Harness, PlatformResult, Product, RunResult, Verdict
 from ci.util.text import counted
 
@@ -149,7 +149,7 @@ def triage(facts: TriageFacts) -> Triage | None:
 
 
 # Evidence beside which only tests failed.
-_OF_TESTS = {it.code for it in (say.failed_tests, say.skipped_tests)}
+_OF_TESTS = {it.code for it in (on_tests.failed_tests, on_tests.skipped_tests)}
 
 
 def _triage_failure(facts: TriageFacts) -> Triage:
@@ -192,7 +192,7 @@ def _triage_failure(facts: TriageFacts) -> Triage:
 def _torch_decided(facts: TriageFacts) -> Evidence | None:
     """The evidence that torch alone is why a contract is broken, and nothing else failed."""
     evidence = {it.code: it for it in facts.result.verdict.evidence}
-    found = evidence.get(say.torch_decided.code)
+    found = evidence.get(on_tests.torch_decided.code)
     if found is None or facts.failures:
         return None
     return found if found.parameters.get("tests") == found.parameters.get("of") else None
@@ -203,8 +203,8 @@ _INFRASTRUCTURE = {Harness.INFRASTRUCTURE, Harness.LOST, Harness.OOM_KILLED}
 
 def _triage_incomplete(verdict: Verdict) -> Triage:
     codes = {it.code for it in verdict.evidence}
-    is_outside = verdict.harness in _INFRASTRUCTURE or say.killed_from_outside.code in codes
-    is_outside &= not say.is_pending(verdict)
+    is_outside = verdict.harness in _INFRASTRUCTURE or on_stages.killed_from_outside.code in codes
+    is_outside &= not on_stages.is_pending(verdict)
     category = TriageCategory.INFRASTRUCTURE if is_outside else TriageCategory.UNKNOWN
     # A time limit or a crash alone does not show whether the product or the machine was the cause.
     confidence = _confidence(verdict.evidence) if is_outside else TriageConfidence.LOW

@@ -12,7 +12,8 @@ from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
 from ci.facts.pytest_log import ListedFailure, PytestOutput
 from ci.facts.record import RunRecord
-from ci.facts.sentences import Exit, killed_for_memory
+from ci.facts.sentences.on_harness import killed_for_memory
+from ci.facts.sentences.sentence import Exit
 from ci.facts.shards import Shards, division_errors
 from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun

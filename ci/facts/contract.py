@@ -27,7 +27,7 @@ from ci.errors import ConfigError, UsageError
 from ci.facts.case import is_complete
 from ci.facts.operators import known_reason, mismatches
 from ci.facts.result_files import ResultFiles
-from ci.facts.sentences import compiled_only, simulated_device
+from ci.facts.sentences.on_rows import compiled_only, simulated_device
 from ci.facts.suite import (
     DTYPE_CLASSES,
     LACKS_INSTRUCTIONS,

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ci.errors import UsageError
-from ci.facts import sentences as say
 from ci.facts.case import Case
 from ci.facts.contract import check_recordable
 from ci.facts.difference import group_lines
 from ci.facts.distributions import installed_files
 from ci.facts.pytest_verdict import besides_failures, exit_status
 from ci.facts.record import RunRecord
+from ci.facts.sentences import on_artifacts, on_rows, on_stages, on_tests
 from ci.facts.verdict import BREACHES, code_after_summary, not_provided
 from ci.gates.regression import ChangeKind
 from ci.model.details import Rerun
@@ -39,7 +39,7 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[Evidence, ...]:
         *_verdict_notes(case, verdict),
         *_selection_notes(case),
         *_distribution_notes(case),
-        *([say.shards(shards, seconds)] if shards > 1 else []),
+        *([on_rows.shards(shards, seconds)] if shards > 1 else []),
         *rerun_notes(case.reruns, failed, case.record),
         *_simulated_notes(case),
         *_contract_notes(case, verdict),
@@ -47,17 +47,17 @@ def notes_of(case: Case, verdict: Verdict) -> tuple[Evidence, ...]:
         *(_executed_notes(case.overloads) if case.session_ended else ()),
         *_kernel_notes(case.overloads),
         *_operator_notes(tests),
-        *([say.lease_waited(waited)] if waited >= NOTICEABLE_WAIT_S else ()),
-        *([say.host_engine()] if case.facts.engine == "host" else ()),
-        *map(say.reported, case.facts.notes),
+        *([on_rows.lease_waited(waited)] if waited >= NOTICEABLE_WAIT_S else ()),
+        *([on_rows.host_engine()] if case.facts.engine == "host" else ()),
+        *map(on_rows.reported, case.facts.notes),
     )
 
 
 def _selection_notes(case: Case) -> list[Evidence]:
     if case.selection is not None:
-        return [say.selected(case.selection.overloads, case.selection.of)]
+        return [on_rows.selected(case.selection.overloads, case.selection.of)]
     selected = case.plan.selected
-    return [say.selection_unrecorded(selected)] if selected and case.tests else []
+    return [on_rows.selection_unrecorded(selected)] if selected and case.tests else []
 
 
 def _distribution_notes(case: Case) -> list[Evidence]:
@@ -66,21 +66,21 @@ def _distribution_notes(case: Case) -> list[Evidence]:
         return []
     if given is not None:
         if not case.tests_given:
-            return [say.given_untested(given.path.name)]
+            return [on_artifacts.given_untested(given.path.name)]
         removed = sum(it.files for it in case.record.every(SourcesRemoved))
-        return [say.given_tested(given.path.name, given.sha256, removed)]
+        return [on_artifacts.given_tested(given.path.name, given.sha256, removed)]
     if wheels and not any(it.installed for it in wheels):
-        return [say.distribution_untested([it.name for it in wheels])]
+        return [on_artifacts.distribution_untested([it.name for it in wheels])]
     return []
 
 
 def _simulated_notes(case: Case) -> list[Evidence]:
     if not case.compiled_only:
-        return [say.simulated_device()] if case.simulated else []
+        return [on_rows.simulated_device()] if case.simulated else []
     if case.tests is None:
-        return [say.compiled_only(None)]
+        return [on_rows.compiled_only(None)]
     skipped = [t for t in case.tests.tests if t.operator and t.operator.reason == NO_DEVICE]
-    return [say.compiled_only(len(skipped))]
+    return [on_rows.compiled_only(len(skipped))]
 
 
 def tool_notes(environment: Mapping[str, object]) -> list[Evidence]:
@@ -93,7 +93,7 @@ def tool_notes(environment: Mapping[str, object]) -> list[Evidence]:
             named = {"python": "Python ", "torch": "torch ", "compiler": ""}
             found = {name: environment.get(name) for name in named}
             versions = [named[name] + it for name, it in found.items() if isinstance(it, str)]
-            return [say.tools(versions)] if versions else []
+            return [on_rows.tools(versions)] if versions else []
         case _:
             return []
 
@@ -102,9 +102,9 @@ def cache_notes(environment: Mapping[str, object]) -> list[Evidence]:
     """Return the note on the compiler cache; empty without a cache or compilations."""
     match environment.get("compiler_cache"):
         case {"state": "cold"}:
-            return [say.cold_cache()]
+            return [on_rows.cold_cache()]
         case {"state": "warm", "hit_rate": float(rate)}:
-            return [say.warm_cache(rate)]
+            return [on_rows.warm_cache(rate)]
         case _:
             return []
 
@@ -113,12 +113,12 @@ def source_notes(environment: Mapping[str, object], stage: StagePlan) -> list[Ev
     """Return the notes on modules in which the sources, which were tested, differ."""
     if not imports_current_folder(stage):
         return []
-    kinds = (("uncompiled", say.compiled_untested), ("unpackaged", say.sources_tested))
+    kinds = (("uncompiled", on_rows.compiled_untested), ("unpackaged", on_rows.sources_tested))
     notes = [note(names) for it, note in kinds if (names := _modules(environment.get(it)))]
     shadowed = [
         name for it in installed_files(environment) for name in _modules(it.get("shadowed"))
     ]
-    return [*notes, *([say.wheel_shadowed(shadowed)] if shadowed else [])]
+    return [*notes, *([on_artifacts.wheel_shadowed(shadowed)] if shadowed else [])]
 
 
 def requirement_notes(
@@ -127,10 +127,10 @@ def requirement_notes(
     """Return the note on packages that a build without isolation did not find."""
     unmet = environment.get("unmet")
     names = [it for it in unmet if isinstance(it, str)] if isinstance(unmet, list) else []
-    stages = [it.name for it in failed if any(say.NO_ISOLATION in word for word in it.command)]
+    stages = [it.name for it in failed if any(on_rows.NO_ISOLATION in word for word in it.command)]
     if not names or not stages:
         return []
-    return [say.requirements_missing(stages[0], [" ".join(name.split()) for name in names])]
+    return [on_rows.requirements_missing(stages[0], [" ".join(name.split()) for name in names])]
 
 
 def _modules(found: object) -> list[str]:
@@ -151,17 +151,17 @@ def imports_current_folder(stage: StagePlan) -> bool:
 
 def _verdict_notes(case: Case, verdict: Verdict) -> list[Evidence]:
     if case.facts.interrupted:
-        return [say.interrupted()]
+        return [on_rows.interrupted()]
     if missing := not_provided(case):
         return [missing]
-    notes = [*map(say.misplaced, case.placement_errors)] or _product_notes(case, verdict)
+    notes = [*map(on_tests.misplaced, case.placement_errors)] or _product_notes(case, verdict)
     if verdict.harness is Harness.EXIT_AFTER_SUMMARY:
         is_agents = case.record.run_finished is None
-        notes.append(say.wrapper_returned(code_after_summary(case), by_agent=is_agents))
+        notes.append(on_rows.wrapper_returned(code_after_summary(case), by_agent=is_agents))
     elif verdict.harness is Harness.CRASHED:
         notes.append(_crash_note(case))
     elif verdict.harness is not Harness.CLEAN:
-        notes.append(say.harness_failed(verdict.harness))
+        notes.append(on_rows.harness_failed(verdict.harness))
     return notes
 
 
@@ -170,8 +170,8 @@ def _crash_note(case: Case) -> Evidence:
     victims = (case.tests.crashed or case.tests.running) if case.tests else ()
     end = case.pytest_end
     if victims or end is None or end.signal is not None or case.output.summary is not None:
-        return say.process_crashed(victims)
-    return say.no_closing_line(end.exit_code, shows_pytest=case.shows_pytest)
+        return on_rows.process_crashed(victims)
+    return on_rows.no_closing_line(end.exit_code, shows_pytest=case.shows_pytest)
 
 
 def _product_notes(case: Case, verdict: Verdict) -> list[Evidence]:
@@ -180,19 +180,19 @@ def _product_notes(case: Case, verdict: Verdict) -> list[Evidence]:
         if case.output.summary is None:  # the note on the harness explains it
             return []
         if case.compiled_only:
-            return [say.suite_without_device()]
-        return [say.selected_suite() if case.plan.selected else say.full_suite()]
+            return [on_rows.suite_without_device()]
+        return [on_rows.selected_suite() if case.plan.selected else on_rows.full_suite()]
     if case.failed_commands:
-        return [say.stage_failed(case.failed_commands[0].name)]
+        return [on_stages.stage_failed(case.failed_commands[0].name)]
     if case.tests is None or verdict.product is not Product.FAILED:
         return [verdict.evidence[0]]
     failures, errors = map(case.tests.count, (Outcome.FAILED, Outcome.ERROR))
     if failures or errors:
-        counts = say.failed_counts(failures, case.tests.failed_subtests, errors)
+        counts = on_rows.failed_counts(failures, case.tests.failed_subtests, errors)
         return [counts, *besides_failures(case)]
     if exit_status(case):
         return [verdict.evidence[0]]
-    return [] if case.session_ended else [say.suite_unfinished()]
+    return [] if case.session_ended else [on_rows.suite_unfinished()]
 
 
 def _contract_notes(case: Case, verdict: Verdict) -> list[Evidence]:
@@ -200,7 +200,7 @@ def _contract_notes(case: Case, verdict: Verdict) -> list[Evidence]:
     if contract is None or case.tests is None:
         return []
     if contract.suite is None:
-        return [say.no_contract(case.plan.platform, _contract_command(case, verdict))]
+        return [on_rows.no_contract(case.plan.platform, _contract_command(case, verdict))]
     if case.changes is None:
         return []
     found = []
@@ -212,7 +212,7 @@ def _contract_notes(case: Case, verdict: Verdict) -> list[Evidence]:
     explains = found or verdict.product is Product.FAILED
     if explains and contract.torch and case.torch and case.has_another_torch:
         found.append(f"it was made with torch {contract.torch}, this run has {case.torch}")
-    return [say.contract_differs(found, _contract_command(case, verdict))] if found else []
+    return [on_rows.contract_differs(found, _contract_command(case, verdict))] if found else []
 
 
 def _contract_command(case: Case, verdict: Verdict) -> str | None:
@@ -248,7 +248,7 @@ def _executed_notes(counts: Sequence[OverloadCount]) -> list[Evidence]:
         for slot, number in active.most_common()
         if number
     ]
-    return [say.overloads_executed(shares)] if shares else []
+    return [on_rows.overloads_executed(shares)] if shares else []
 
 
 def _kernel_notes(counts: Sequence[OverloadCount]) -> list[Evidence]:
@@ -257,14 +257,14 @@ def _kernel_notes(counts: Sequence[OverloadCount]) -> list[Evidence]:
     for count in counts:
         passed.update(count.kernels)
     own, composite, fallback = (passed[kernel] for kernel in KERNELS)
-    return [say.overloads_passed(own, composite, fallback)] if passed.total() else []
+    return [on_rows.overloads_passed(own, composite, fallback)] if passed.total() else []
 
 
 def _operator_notes(tests: Sequence[TestOutcome]) -> Iterator[Evidence]:
     """Yield notes on records of operator tests: processor, quarantine, comparison with the CPU."""
     lacking = (test.operator for test in tests if test.skip_reason == INSTRUCTION_SET)
     if needs := [record.needs for record in lacking if record]:
-        yield say.instructions_missing(len(needs), [*dict.fromkeys(filter(None, needs))])
+        yield on_rows.instructions_missing(len(needs), [*dict.fromkeys(filter(None, needs))])
     # Quarantined tests that still fail, and those that pass.
     held: Counter[str] = Counter()
     stale: Counter[str] = Counter()
@@ -272,13 +272,13 @@ def _operator_notes(tests: Sequence[TestOutcome]) -> Iterator[Evidence]:
         if test.quarantine:
             (stale if test.outcome.good else held)[test.quarantine] += 1
     if held:
-        yield say.quarantined(held.total(), sorted(held))
+        yield on_rows.quarantined(held.total(), sorted(held))
     if stale:
         parts = [f"{name} in part" if name in held else name for name in sorted(stale)]
-        yield say.quarantine_stale(parts)
+        yield on_rows.quarantine_stale(parts)
     records = [test.operator for test in tests if test.operator]
     if differing := {it.overload for it in records if it.differs_from_cpu}:
-        yield say.differs_from_cpu(sorted(differing))
+        yield on_rows.differs_from_cpu(sorted(differing))
 
 
 # Reruns
@@ -303,9 +303,9 @@ def rerun_notes(
     for passed in attempts.values():
         groups[any(passed) + all(passed) if passed else 3].append(passed)
     notes = [
-        say.reruns(len(tests), sum(map(len, tests)), sum(map(sum, tests)))
+        on_rows.reruns(len(tests), sum(map(len, tests)), sum(map(sum, tests)))
         for _, tests in sorted(groups.items())
     ]
     if ended is not None:
-        notes.append(say.reruns_ended(ended.reason, after_some=bool(record.reruns)))
+        notes.append(on_rows.reruns_ended(ended.reason, after_some=bool(record.reruns)))
     return notes

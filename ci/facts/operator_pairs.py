@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ci.facts import sentences as say
+from ci.facts.sentences import on_tests
 from ci.facts.suite import Outcomes, dtype_of, suite_from
 from ci.model.outcomes import OperatorTest, State
 from ci.model.results import Product, Verdict
@@ -19,11 +19,11 @@ from ci.model.results import Product, Verdict
 _OF_WHOLE_SUITES = {
     it.code
     for it in (
-        say.contract_broken,
-        say.failed_tests,
-        say.skipped_tests,
-        say.suite_passed,
-        say.torch_decided,
+        on_tests.contract_broken,
+        on_tests.failed_tests,
+        on_tests.skipped_tests,
+        on_tests.suite_passed,
+        on_tests.torch_decided,
     )
 }
 

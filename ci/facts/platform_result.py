@@ -13,12 +13,12 @@ from typing import TypeVar
 
 from pydantic import BaseModel, JsonValue
 
-from ci.facts import sentences as say
 from ci.facts.benchmarks import within_limits
 from ci.facts.case import UNFINISHED, Case
 from ci.facts.failures import failures_of
 from ci.facts.notes import cache_notes, notes_of, requirement_notes, source_notes, tool_notes
 from ci.facts.result_files import ResultFiles
+from ci.facts.sentences import on_artifacts, on_rows, on_stages
 from ci.facts.shards import shard_results
 from ci.facts.verdict import judge, not_run
 from ci.model.outcomes import Outcome
@@ -95,9 +95,9 @@ def judged_result(plan: RunPlan, facts: ExecutionFacts, files: ResultFiles) -> P
 def _benchmark_notes(case: Case, left_out: int) -> Iterator[Evidence]:
     for stage, reading in case.benchmarks.items():
         if reading.without_value:
-            yield say.benchmarks_without_value(stage, reading.without_value)
+            yield on_artifacts.benchmarks_without_value(stage, reading.without_value)
     if left_out:
-        yield say.benchmarks_left_out(left_out)
+        yield on_artifacts.benchmarks_left_out(left_out)
 
 
 def _within_bounds(result: PlatformResult) -> PlatformResult:
@@ -111,7 +111,7 @@ def _within_bounds(result: PlatformResult) -> PlatformResult:
     }
     notes = (
         *_fitting([*map(_cut, result.findings)], BaseModel.model_dump),
-        *(say.not_listed(count, what) for what, count in missing.items() if count > 0),
+        *(on_rows.not_listed(count, what) for what, count in missing.items() if count > 0),
     )
     verdict = result.verdict.model_copy(update={"evidence": tuple(evidence)})
     changes = {
@@ -161,7 +161,7 @@ def not_run_result(plan: RunPlan, reason: str) -> PlatformResult:
         pytest_s=None,
         total_s=None,
         verdict=not_run(reason),
-        findings=(say.not_run(reason),),
+        findings=(on_stages.not_run(reason),),
         environment={
             **({"selection": {"operators": plan.selected}} if plan.selected else {}),
             **_search(plan),
@@ -180,7 +180,7 @@ def not_judged_result(plan: RunPlan, reason: str) -> PlatformResult:
     """Return the result of a platform that started but could not be judged."""
     result = not_run_result(plan, reason)
     verdict = result.verdict.model_copy(update={"product": Product.INCOMPLETE})
-    findings = (say.not_judged(mask_credentials(reason)), *result.findings[1:])
+    findings = (on_stages.not_judged(mask_credentials(reason)), *result.findings[1:])
     return result.model_copy(update={"verdict": verdict, "findings": findings})
 
 
@@ -190,7 +190,7 @@ def with_kept(result: PlatformResult, name: str) -> PlatformResult:
     return result.model_copy(
         update={
             "environment": {**result.environment, "engine": engine},
-            "findings": (*result.findings, say.kept(name)),
+            "findings": (*result.findings, on_rows.kept(name)),
         }
     )
 

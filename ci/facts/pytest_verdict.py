@@ -12,8 +12,10 @@ import re
 from collections.abc import Sequence
 from signal import Signals
 
-from ci.facts import sentences as say
 from ci.facts.case import UNFINISHED, Case, exit_of
+from ci.facts.sentences import on_harness, on_tests
+from ci.facts.sentences.on_harness import Source
+from ci.facts.sentences.on_tests import Reporter
 from ci.model.outcomes import Outcome, PytestLog
 from ci.model.results import Evidence, Product
 from ci.protocol.pytest_status import NO_TESTS, TESTS_FAILED, is_pytest, worst_status
@@ -61,31 +63,33 @@ def judge_suite(case: Case) -> ProductOpinion:
     if case.output.only_listed:
         return Product.INCOMPLETE, [_only_listed(case)]
     if case.division_errors:
-        return Product.INCOMPLETE, [*map(say.shards_differ, case.division_errors)]
+        return Product.INCOMPLETE, [*map(on_tests.shards_differ, case.division_errors)]
     if tests.unreadable_lines:
         lines, longest = tests.unreadable_lines, tests.longest_line
-        return Product.INCOMPLETE, [say.unreadable_lines(say.Source.LOG, lines, longest)]
+        return Product.INCOMPLETE, [on_harness.unreadable_lines(Source.LOG, lines, longest)]
     if short := _early_end(case):
         return Product.INCOMPLETE, short
     passed, skipped = tests.count(Outcome.PASSED), tests.count(Outcome.SKIPPED)
     if passed:
-        return Product.PASSED, [say.suite_passed(passed, skipped, ended=ended)]
+        return Product.PASSED, [on_tests.suite_passed(passed, skipped, ended=ended)]
     if tests.tests:
-        return Product.INCOMPLETE, [say.nothing_passed(skipped)]
-    return Product.INCOMPLETE, [say.only_set_up(tests.begun) if tests.begun else say.no_test_ran()]
+        return Product.INCOMPLETE, [on_tests.nothing_passed(skipped)]
+    return Product.INCOMPLETE, [
+        on_tests.only_set_up(tests.begun) if tests.begun else on_tests.no_test_ran()
+    ]
 
 
 def _bad_tests(case: Case, tests: PytestLog, bad: Sequence[str]) -> ProductOpinion:
     """Judge a suite in which a test failed, or a file could not be collected."""
     reasons = [test.reason or "" for test in tests.tests if test.outcome.bad]
     if all(reason.startswith(_EXIT) for reason in reasons):
-        return Product.INCOMPLETE, [say.exit_called_in_file(bad, reasons[0][len(_EXIT) :])]
+        return Product.INCOMPLETE, [on_tests.exit_called_in_file(bad, reasons[0][len(_EXIT) :])]
     if len(bad) == len(tests.crashed) and case.machine_out_of_memory:
-        return Product.INCOMPLETE, [say.workers_killed(tests.crashed)]
+        return Product.INCOMPLETE, [on_tests.workers_killed(tests.crashed)]
     if len(bad) == len(tests.crashed) and case.worker_interrupted:
-        return Product.INCOMPLETE, [say.worker_left(tests.crashed), *_not_run(case)]
+        return Product.INCOMPLETE, [on_tests.worker_left(tests.crashed), *_not_run(case)]
     failures, errors = map(tests.count, (Outcome.FAILED, Outcome.ERROR))
-    failed = say.failed_tests(failures, errors, tests.failed_subtests, bad)
+    failed = on_tests.failed_tests(failures, errors, tests.failed_subtests, bad)
     return Product.FAILED, [failed, *besides_failures(case)]
 
 
@@ -105,7 +109,7 @@ def _several_runs(case: Case) -> ProductOpinion | None:
         return None
     status, stage = exit_status(case), case.pytest_stage.name
     named = f"{status}{_meaning(status)}" if status else None
-    found = say.several_runs(case.pytest_runs, stage, named)
+    found = on_tests.several_runs(case.pytest_runs, stage, named)
     return Product.FAILED if status == TESTS_FAILED else Product.INCOMPLETE, [found]
 
 
@@ -113,7 +117,7 @@ def _exit_call(case: Case) -> ProductOpinion | None:
     """Judge a suite that called ``pytest.exit``, which may choose any exit status."""
     if case.exit_reason is None or case.pytest_end is None or case.pytest_end.ended_early:
         return None
-    found = say.exit_called(exit_status(case), case.exit_reason)
+    found = on_tests.exit_called(exit_status(case), case.exit_reason)
     return Product.INCOMPLETE, [found, *_early_end(case)]
 
 
@@ -125,7 +129,7 @@ def _only_listed(case: Case) -> Evidence:
         where = f"PYTEST_ADDOPTS of stage {stage.name}"
     else:
         where = f"`addopts`{f' of {file}' if file else ''} or PYTEST_ADDOPTS"
-    return say.only_collected(where)
+    return on_tests.only_collected(where)
 
 
 def _not_run(case: Case) -> list[Evidence]:
@@ -135,7 +139,7 @@ def _not_run(case: Case) -> list[Evidence]:
         return []
     ending = case.output.ending if case.exit_reason is None else None
     left = collected - tests.begun
-    return [say.omitted_tests(left, collected, ending, repeats=tests.crashed_again)]
+    return [on_tests.omitted_tests(left, collected, ending, repeats=tests.crashed_again)]
 
 
 def _meaning(status: int) -> str:
@@ -177,26 +181,26 @@ def _by_exit_status(case: Case) -> ProductOpinion | None:
     is_wrapped = end is not None and status == end.exit_code and inner not in (None, status)
     meaning = _meaning(status)
     if status == INTERNAL_ERROR and case.left_by_worker:
-        return Product.INCOMPLETE, [say.worker_left([case.left_by_worker]), *_last_lines(case)]
-    reporter, detail = say.Reporter.PYTEST, meaning
+        return Product.INCOMPLETE, [on_tests.worker_left([case.left_by_worker]), *_last_lines(case)]
+    reporter, detail = Reporter.PYTEST, meaning
     if is_wrapped:
-        reporter, detail = say.Reporter.WRAPPER, ""
+        reporter, detail = Reporter.WRAPPER, ""
     elif end is None or status not in (end.exit_code, inner):
-        reporter = say.Reporter.SESSION
+        reporter = Reporter.SESSION
     elif inner is None and not is_pytest(case.pytest_stage.command):  # a wrapper may choose it
-        reporter = say.Reporter.COMMAND
+        reporter = Reporter.COMMAND
         detail = f", in pytest's terms{meaning}" if meaning else ""
     elif status > LAST_PYTEST_STATUS:
-        reporter = say.Reporter.COMMAND
+        reporter = Reporter.COMMAND
     if case.tests is None and any(_NO_REPORT_LOG.search(line) for line in case.output.last_lines):
         detail += f": {NO_REPORT_LOG}"
     elif case.tests is None:
         detail += f"; {_no_log(case).text}"
     elif status not in UNFINISHED and not case.session_ended:
-        detail += say.before_end(reporter)
+        detail += on_tests.before_end(reporter)
     elif status == TESTS_FAILED and not is_wrapped:
         detail += _without_failure(case)
-    bad = say.bad_exit(reporter, status, inner, detail)
+    bad = on_tests.bad_exit(reporter, status, inner, detail)
     evidence = [bad, *_early_end(case), *_last_lines(case)]
     return Product.INCOMPLETE if status in UNFINISHED else Product.FAILED, evidence
 
@@ -210,27 +214,27 @@ def _without_failure(case: Case) -> str:
         return f"; its closing summary counts {counted(count, 'failure')} that its log lacks"
     if tests is not None and (tests.unreadable_lines or _early_end(case)):
         return ", and no result in its log is a failure"
-    return say.SET_BY_HOOK
+    return on_tests.SET_BY_HOOK
 
 
 def _last_lines(case: Case) -> list[Evidence]:
     lines = case.output.last_lines
-    return [say.last_lines(case.pytest_stage.name, lines)] if lines else []
+    return [on_tests.last_lines(case.pytest_stage.name, lines)] if lines else []
 
 
 def _no_log(case: Case) -> Evidence:
     end = case.pytest_end
     is_lost = case.facts.lost and case.facts.exit_code is None
-    return say.no_log(case.pytest_stage.name, exit_of(end) if end else None, is_lost=is_lost)
+    return on_tests.no_log(case.pytest_stage.name, exit_of(end) if end else None, is_lost=is_lost)
 
 
 def _unfinished_session(case: Case, tests: PytestLog) -> ProductOpinion:
     end = case.pytest_end
     if tests.exit_status is None:
-        found = say.session_unfinished(len(tests.tests))
+        found = on_tests.session_unfinished(len(tests.tests))
     else:  # hooks still run then, and may change the verdict
         stage, how = case.pytest_stage.name, exit_of(end) if end else None
-        found = say.ended_after_log(stage, how, has_summary=case.output.summary is not None)
+        found = on_tests.ended_after_log(stage, how, has_summary=case.output.summary is not None)
     own = end is not None and end.signal in FAULTS
     return Product.FAILED if own else Product.INCOMPLETE, [found]
 
@@ -241,9 +245,9 @@ def _early_end(case: Case) -> list[Evidence]:
     if tests is None or tests.exit_status is None:
         return []
     if tests.lost:
-        return [say.outcomes_missing(tests.exit_status, tests.lost)]
+        return [on_tests.outcomes_missing(tests.exit_status, tests.lost)]
     if tests.running:
-        return [say.ended_within(tests.exit_status, tests.running)]
+        return [on_tests.ended_within(tests.exit_status, tests.running)]
     if case.output.collected is not None and tests.begun < case.output.collected:
-        return [say.ended_early(tests.exit_status, tests.begun, case.output.collected)]
+        return [on_tests.ended_early(tests.exit_status, tests.begun, case.output.collected)]
     return []

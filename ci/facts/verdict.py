@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from signal import Signals
 
-from ci.facts import sentences as say
 from ci.facts.case import UNFINISHED, Case, exit_of
 from ci.facts.difference import group_lines
 from ci.facts.events import compare_records
@@ -24,6 +23,8 @@ from ci.facts.pytest_verdict import (
     ProductOpinion,
     judge_suite,
 )
+from ci.facts.sentences import on_artifacts, on_harness, on_stages, on_tests
+from ci.facts.sentences.on_harness import Source
 from ci.gates.regression import ChangeKind
 from ci.model.outcomes import TORCH_DECIDES, Outcome, PytestLog
 from ci.model.results import Evidence, Harness, Product, Verdict
@@ -67,17 +68,17 @@ def judge(case: Case) -> Verdict:
 
 def is_cut(verdict: Verdict) -> bool:
     """Whether a run ended as it was to: after the stage in question, before the tests."""
-    return any(it.code == say.stage_left_out.code for it in verdict.evidence)
+    return any(it.code == on_stages.stage_left_out.code for it in verdict.evidence)
 
 
 def has_all_benchmarks(verdict: Verdict) -> bool:
     """Whether the results of every benchmark stage that ended could be read."""
-    return all(it.code != say.benchmarks_unreadable.code for it in verdict.evidence)
+    return all(it.code != on_artifacts.benchmarks_unreadable.code for it in verdict.evidence)
 
 
 def not_run(reason: str) -> Verdict:
     """The verdict on a platform whose engine or image failed before the first stage."""
-    evidence = (say.platform_failed(reason),)
+    evidence = (on_stages.platform_failed(reason),)
     return Verdict(product=Product.NOT_RUN, harness=Harness.INFRASTRUCTURE, evidence=evidence)
 
 
@@ -87,13 +88,13 @@ def not_run(reason: str) -> Verdict:
 def _product(case: Case) -> ProductOpinion:
     if not case.record.finished_stages and not case.record.unfinished_stages:
         if case.facts.exit_code is None:  # the end is unknown
-            return Product.INCOMPLETE, [say.record_missing()]
-        return Product.NOT_RUN, [say.no_stage_started()]
+            return Product.INCOMPLETE, [on_stages.record_missing()]
+        return Product.NOT_RUN, [on_stages.no_stage_started()]
     at = list(case.plan.stages).index(case.pytest_stage)
     if early := _failed_command(case) or _missing_result(case, case.plan.stages[:at]):
         return early
     if case.pytest_stage.left_out:
-        return Product.NOT_RUN, [say.stage_left_out(case.pytest_stage.name)]
+        return Product.NOT_RUN, [on_stages.stage_left_out(case.pytest_stage.name)]
     # The outcomes count only if all tests ran on the platform.
     suite, evidence = judge_suite(case)
     product, broken = suite, broken_contract(case)
@@ -103,12 +104,15 @@ def _product(case: Case) -> ProductOpinion:
     if missing := [*_missing_benchmarks(case)]:
         late = late or (Product.INCOMPLETE, missing)
     if case.plan.given is not None and not case.tests_given:
-        late = late or (Product.INCOMPLETE, [say.given_untested(case.plan.given.path.name)])
+        late = late or (
+            Product.INCOMPLETE,
+            [on_artifacts.given_untested(case.plan.given.path.name)],
+        )
     if late and product is Product.PASSED:
         return late
     # The reason for the verdict comes first.
     found = [*broken, *evidence] if suite is Product.PASSED else [*evidence, *broken]
-    return product, [*map(say.misplaced, case.placement_errors), *found]
+    return product, [*map(on_tests.misplaced, case.placement_errors), *found]
 
 
 def _failed_command(case: Case) -> ProductOpinion | None:
@@ -118,12 +122,12 @@ def _failed_command(case: Case) -> ProductOpinion | None:
     killed = end.signal is not None and end.signal not in FAULTS
     from_outside = killed or end.ended_early or end.oom_kills
     product = Product.INCOMPLETE if from_outside else Product.FAILED
-    return product, [say.command_failed(end.stage, exit_of(end))]
+    return product, [on_stages.command_failed(end.stage, exit_of(end))]
 
 
 def _missing_result(case: Case, stages: Sequence[StagePlan]) -> ProductOpinion | None:
     names = [it.name for it in stages if not it.left_out and case.end_of(it) is None]
-    return (Product.INCOMPLETE, [say.stage_without_result(names[0])]) if names else None
+    return (Product.INCOMPLETE, [on_stages.stage_without_result(names[0])]) if names else None
 
 
 def _missing_benchmarks(case: Case) -> Iterator[Evidence]:
@@ -131,7 +135,7 @@ def _missing_benchmarks(case: Case) -> Iterator[Evidence]:
     for stage in case.plan.stages:
         reading = case.benchmarks.get(stage.name)
         if reading is not None and reading.fault is not None:
-            yield say.benchmarks_unreadable(stage.name, stage.benchmarks, reading.fault)
+            yield on_artifacts.benchmarks_unreadable(stage.name, stage.benchmarks, reading.fault)
 
 
 def broken_contract(case: Case) -> list[Evidence]:
@@ -142,8 +146,8 @@ def broken_contract(case: Case) -> list[Evidence]:
             continue
         if found and (changes := found.of(kind)):
             first, *others = group_lines(changes)
-            evidence.append(say.contract_broken(found.headline(kind), first))
-            evidence += [say.contract_broken(kind, line) for line in others]
+            evidence.append(on_tests.contract_broken(found.headline(kind), first))
+            evidence += [on_tests.contract_broken(kind, line) for line in others]
     return evidence
 
 
@@ -153,7 +157,7 @@ def _torch_decided(case: Case) -> Iterator[Evidence]:
     refused = [it for it in changes if it.after and it.after.reason in TORCH_DECIDES]
     if refused:
         tests, of = (sum(it.count for it in some) for some in (refused, changes))
-        yield say.torch_decided(tests, of)
+        yield on_tests.torch_decided(tests, of)
 
 
 # The harness
@@ -162,65 +166,67 @@ def _torch_decided(case: Case) -> Iterator[Evidence]:
 def _harness(case: Case) -> HarnessOpinion:
     """Return the first cause that applies, from the most to the least certain."""
     if case.facts.interrupted:
-        return Harness.INFRASTRUCTURE, [say.interrupted_by_caller()]
+        return Harness.INFRASTRUCTURE, [on_harness.interrupted_by_caller()]
     if missing := not_provided(case):
         return Harness.INFRASTRUCTURE, [missing]
     if case.disk_full:
         found = case.record.first(DiskFull)
-        return Harness.INFRASTRUCTURE, [say.disk_full(found.text if found else None)]
+        return Harness.INFRASTRUCTURE, [on_stages.disk_full(found.text if found else None)]
     outside, code = _ended_from_outside(case), code_after_summary(case)
     if outside and code is None:
         return Harness.INFRASTRUCTURE, outside
     for stage in case.plan.stages:
         end = case.end_of(stage)
         if end is not None and end.timed_out:
-            limit = say.time_limit(stage.name, stage.timeout_s, end.seconds)
+            limit = on_stages.time_limit(stage.name, stage.timeout_s, end.seconds)
             return Harness.TIMED_OUT, [limit]
     killed_for_memory = [*filter(None, [case.killed_for_memory])]
     if code is not None:
         inner = case.pytest_end.pytest_status if case.pytest_end else None
         is_agents = case.record.run_finished is None
-        text = say.exit_after_summary(code, inner, by_agent=is_agents)
+        text = on_harness.exit_after_summary(code, inner, by_agent=is_agents)
         return Harness.EXIT_AFTER_SUMMARY, [text, *outside, *killed_for_memory]
     if killed_for_memory:
         return Harness.OOM_KILLED, killed_for_memory
     # With a known exit code, the agent crashed instead.
     if case.facts.lost and case.facts.exit_code is None:
-        return Harness.LOST, [say.result_not_received()]
+        return Harness.LOST, [on_harness.result_not_received()]
     if crashed := _crashed(case):
         return crashed
     if case.division_errors:
-        return Harness.INFRASTRUCTURE, [*map(say.shards_differ, case.division_errors)]
+        return Harness.INFRASTRUCTURE, [*map(on_tests.shards_differ, case.division_errors)]
     return Harness.CLEAN, []
 
 
 def not_provided(case: Case) -> Evidence | None:
     """Return why a stage did not get its device, or a container without a network."""
     if failed := case.record.first(LeaseFailed):
-        return say.lease_failed(failed.reason)
+        return on_harness.lease_failed(failed.reason)
     remained = case.record.first(NetworkRemained)
-    return say.network_remained(remained.reason) if remained else None
+    return on_harness.network_remained(remained.reason) if remained else None
 
 
 def _ended_from_outside(case: Case) -> list[Evidence]:
     """Return evidence of a request or signal that ended the run and was not the caller's."""
     run = case.record.run_finished
     if case.record.first(AgentRestarted):
-        found = [say.container_restarted()]
+        found = [on_harness.container_restarted()]
     elif case.facts.ended_by:
-        found = [say.container_ended(case.facts.ended_by)]
+        found = [on_harness.container_ended(case.facts.ended_by)]
     elif run is not None and run.interrupted:
-        found = [say.agent_signalled(run.signal_received)]
+        found = [on_harness.agent_signalled(run.signal_received)]
     else:
         sender = "the agent" if run is not None else "this caller"
-        found = [say.supervisor_signalled(it.stage, sender) for it in case.ends if it.interrupted]
+        found = [
+            on_harness.supervisor_signalled(it.stage, sender) for it in case.ends if it.interrupted
+        ]
     if found and run is None and case.facts.exit_code is not None:
         found.append(_agent_ended(case))
     return found
 
 
 def _agent_ended(case: Case) -> Evidence:
-    return say.agent_ended(case.facts.exit_code, started=bool(case.record.events))
+    return on_harness.agent_ended(case.facts.exit_code, started=bool(case.record.events))
 
 
 def code_after_summary(case: Case) -> int | None:
@@ -243,38 +249,40 @@ def code_after_summary(case: Case) -> int | None:
 
 def _crashed(case: Case) -> HarnessOpinion | None:
     if lost := case.record.first(StageLost):
-        return Harness.INFRASTRUCTURE, [say.stage_lost(lost.reason)]
+        return Harness.INFRASTRUCTURE, [on_stages.stage_lost(lost.reason)]
     if died := _died_workers(case):
         return Harness.CRASHED, died
     for end in case.ends:
         if end.signal is not None:
-            evidence = [say.stage_killed(end.stage, exit_of(end), end.seconds)]
+            evidence = [on_stages.stage_killed(end.stage, exit_of(end), end.seconds)]
             if end.signal == Signals.SIGKILL:
                 is_known = end.oom_kills is not None
-                evidence.append(say.killed_from_outside() if is_known else say.killer_unknown())
+                evidence.append(
+                    on_stages.killed_from_outside() if is_known else on_stages.killer_unknown()
+                )
             return Harness.CRASHED, evidence
     pytest, run, code = case.pytest_end, case.record.run_finished, case.facts.exit_code
     left = case.exit_reason is not None  # without an end of the session, or without a summary
     if pytest is not None and case.tests is not None and not case.session_ended and not left:
         is_wrapped = not is_pytest(case.pytest_stage.command)
-        return Harness.CRASHED, [say.left_session(exit_of(pytest), is_wrapped=is_wrapped)]
+        return Harness.CRASHED, [on_harness.left_session(exit_of(pytest), is_wrapped=is_wrapped)]
     if run is None:
         return Harness.INFRASTRUCTURE, [_agent_ended(case)]
     # pytest reports by itself why it does not start: a wrong option, a broken conftest.
     refused = case.tests is None and pytest is not None and pytest.exit_code in UNFINISHED
     explained = refused or left or case.output.only_listed
     if pytest is not None and case.output.summary is None and not explained:
-        unseen = say.no_summary if case.shows_pytest else say.pytest_unseen
+        unseen = on_harness.no_summary if case.shows_pytest else on_harness.pytest_unseen
         return Harness.CRASHED, [unseen(exit_of(pytest))]
     if code not in (None, run.exit_code):
-        return Harness.INFRASTRUCTURE, [say.agent_disagrees(code, run.exit_code)]
+        return Harness.INFRASTRUCTURE, [on_harness.agent_disagrees(code, run.exit_code)]
     return None
 
 
 def _died_workers(case: Case) -> list[Evidence]:
     if case.tests is None or not case.tests.crashed or case.worker_interrupted:
         return []
-    return [say.worker_died(case.tests.crashed)]
+    return [on_tests.worker_died(case.tests.crashed)]
 
 
 # Further evidence
@@ -285,35 +293,35 @@ def _further_evidence(case: Case) -> Iterator[Evidence]:
     yield from _torch_decided(case)
     yield from _died_workers(case)
     if tests is not None and tests.running and not case.session_ended:
-        yield say.running_tests(tests.running)
+        yield on_tests.running_tests(tests.running)
     if tests is not None:
         yield from _skip_reasons(tests)
     for shard in case.shards.values():
         if shard.exit_code not in USUAL or shard.ended_early:
             of = case.pytest_stage.shards
-            yield say.shard_ended(shard.shard, of, exit_of(shard), shard.seconds)
+            yield on_tests.shard_ended(shard.shard, of, exit_of(shard), shard.seconds)
     for end in case.ends:
         if end.oom_kills and end.exit_code == 0:
-            yield say.survived_kills(end.oom_kills, end.stage)
+            yield on_harness.survived_kills(end.oom_kills, end.stage)
     if tests is not None and tests.damaged:
-        yield say.results_unreadable(tests.damaged)
-    yield from (say.device_changed(*change) for change in record.changed_devices)
+        yield on_tests.results_unreadable(tests.damaged)
+    yield from (on_harness.device_changed(*change) for change in record.changed_devices)
     if case.agent_file is not None:
-        yield from map(say.record_changed, compare_records(record, case.agent_file))
+        yield from map(on_harness.record_changed, compare_records(record, case.agent_file))
     yield from _missing_benchmarks(case)
     for missing in record.every(ArtifactMissing):
         if not missing.name.startswith(BENCHMARKS):  # listed above
-            yield say.artifact_missing(missing.name, missing.path)
+            yield on_artifacts.artifact_missing(missing.name, missing.path)
     for cut in record.every(ArtifactCut):
-        yield say.artifact_cut(cut.name, cut.left_out, cut.path)
+        yield on_artifacts.artifact_cut(cut.name, cut.left_out, cut.path)
     sources = {
-        say.Source.EVENTS: case.agent_file,
-        say.Source.LOG: tests,
-        say.Source.OUTPUT: case.facts,
+        Source.EVENTS: case.agent_file,
+        Source.LOG: tests,
+        Source.OUTPUT: case.facts,
     }
     for name, source in sources.items():
         if source is not None and source.unreadable_lines:
-            yield say.unreadable_lines(name, source.unreadable_lines, source.longest_line)
+            yield on_harness.unreadable_lines(name, source.unreadable_lines, source.longest_line)
 
 
 def _skip_reasons(log: PytestLog) -> list[Evidence]:
@@ -331,4 +339,4 @@ def _skip_reasons(log: PytestLog) -> list[Evidence]:
         reasons = [f"{n:,} {reason}" for reason, (_, n) in zip(reasons, shown, strict=True)]
     if others := counts.total() - sum(count for _, count in shown):
         reasons.append(f"{others:,} for {counted(len(counts) - len(shown), 'more reason')}")
-    return [say.skipped_tests(len(skipped), reasons)]
+    return [on_tests.skipped_tests(len(skipped), reasons)]

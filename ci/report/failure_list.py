@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ci.facts.sentences import failed_tests, interrupted_by_caller
+from ci.facts.sentences.on_harness import interrupted_by_caller
+from ci.facts.sentences.on_tests import failed_tests
 from ci.model.results import LONGEST_TEST, Failure, Harness, PlatformResult, Product, RunResult
 from ci.report.document import Block, Code, Heading, Items, Line, Span
 from ci.util.invocation import command

@@ -15,7 +15,7 @@ from time import monotonic, sleep
 from ci.engines import EngineMessage
 from ci.engines.select import Connect
 from ci.errors import CiError, InfrastructureError, PrerequisiteError
-from ci.facts.sentences import attempt_failed, earlier_attempts, no_further_attempt
+from ci.facts.sentences.on_stages import attempt_failed, earlier_attempts, no_further_attempt
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import Evidence
 from ci.plan.request import RunRequest

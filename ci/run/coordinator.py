@@ -15,7 +15,7 @@ from functools import partial
 from ci.engines.select import Connect, shared_connections
 from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
 from ci.facts.platform_result import not_run_result
-from ci.facts.sentences import PENDING
+from ci.facts.sentences.on_stages import PENDING
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult, Product, RunResult
 from ci.plan.request import RunRequest

@@ -14,7 +14,7 @@ from sqlalchemy import Column, Connection, Engine, Row, func, select
 from ci.errors import InfrastructureError, UnreadableRunError
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey, successors
-from ci.facts.sentences import is_pending
+from ci.facts.sentences.on_stages import is_pending
 from ci.facts.suite import Outcomes
 from ci.model.results import PlatformResult, Product
 from ci.store import blobs

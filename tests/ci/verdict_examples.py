@@ -11,11 +11,11 @@ from rich.console import Console
 
 from ci.agent.network import still_connected
 from ci.engines.docker.engine import lost_note
-from ci.facts import sentences
 from ci.facts.case import Case
 from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure
 from ci.facts.record import RunRecord
+from ci.facts.sentences import on_stages
 from ci.facts.verdict import judge, not_run
 from ci.model.outcomes import Outcome, PytestLog
 from ci.model.results import Evidence, RunResult, Verdict
@@ -143,5 +143,5 @@ def examples() -> dict[str, str]:
     for name, given in EXAMPLES.items():
         verdict = judge(given)
         found[name] = shown(notes_of(given, verdict), verdict)
-    found["no image"] = shown((sentences.not_run(NO_IMAGE),), not_run(NO_IMAGE))
+    found["no image"] = shown((on_stages.not_run(NO_IMAGE),), not_run(NO_IMAGE))
     return found

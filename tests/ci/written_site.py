@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ci.facts.sentences import PENDING
+from ci.facts.sentences.on_stages import PENDING
 from ci.facts.verdict import not_run
 from ci.model.results import Product
 from tests.ci.made_results import made_verdict

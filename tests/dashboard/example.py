@@ -15,7 +15,7 @@ from typing import Any
 from bench.generated_files import write_files
 from bench.generated_history import GeneratedRun, Scale, history
 from ci.facts.failures import reason_line
-from ci.facts.sentences import contract_differs, full_suite
+from ci.facts.sentences.on_rows import contract_differs, full_suite
 from ci.model.details import Details
 from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import (

@@ -9,7 +9,10 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from ci.facts.sentences import SENTENCES, Exit, Reporter, Source
+from ci.facts.sentences import SENTENCES
+from ci.facts.sentences.on_harness import Source
+from ci.facts.sentences.on_tests import Reporter
+from ci.facts.sentences.sentence import Exit
 from ci.model.results import Evidence, Harness
 
 TESTS = ["tests/test_model.py::test_forward", "tests/test_model.py::test_load"]

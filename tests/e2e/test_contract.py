@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ci.facts.sentences import no_contract
+from ci.facts.sentences.on_rows import no_contract
 from tests.forked import run_ci
 
 ROOT = Path(__file__).resolve().parents[2]

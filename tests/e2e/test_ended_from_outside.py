@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ci.facts import sentences as say
+from ci.facts.sentences import on_harness, on_stages, on_tests
 from ci.model.plan import RunPlan
 from ci.model.results import Evidence, Harness, Product
 from ci.protocol.job import Column
@@ -79,38 +79,38 @@ def judged(bench: Bench, plan: RunPlan) -> list[Evidence]:
     return [*verdict.evidence]
 
 
-CUT = say.session_unfinished(1)
-RUNNING = say.running_tests(["tests/test_tiny.py::test_b"])
-AGENT_DIED = say.agent_ended(137, started=True)
+CUT = on_tests.session_unfinished(1)
+RUNNING = on_tests.running_tests(["tests/test_tiny.py::test_b"])
+AGENT_DIED = on_harness.agent_ended(137, started=True)
 
 
 def test_stopped_container(docker_bench: Bench) -> None:
     assert evidence(docker_bench, docker("stop")) == [
         CUT,
-        say.container_ended("docker stop"),
+        on_harness.container_ended("docker stop"),
         RUNNING,
     ]
 
 
 def test_killed_container(docker_bench: Bench) -> None:
-    ended = say.container_ended("docker kill")
+    ended = on_harness.container_ended("docker kill")
     assert evidence(docker_bench, docker("kill")) == [CUT, ended, AGENT_DIED, RUNNING]
 
 
 def test_restarted_container(docker_bench: Bench) -> None:
     found = evidence(docker_bench, docker("restart"))
     # Its results may be taken before the engine starts it again.
-    ended = [say.container_ended(f"docker {it}") for it in ("restart", "stop")]
+    ended = [on_harness.container_ended(f"docker {it}") for it in ("restart", "stop")]
     assert (found[0], found[2]) == (CUT, RUNNING)
-    assert found[1] in [say.container_restarted(), *ended]
+    assert found[1] in [on_harness.container_restarted(), *ended]
 
 
 @pytest.mark.parametrize(
     ("tests", "conftest", "left"),
     [
         (HANGS, "", CUT),
-        (COLLECTING, "", say.session_unfinished(0)),
-        (PASSES, AFTER_SUMMARY, say.ended_after_log("pytest", None, has_summary=True)),
+        (COLLECTING, "", on_tests.session_unfinished(0)),
+        (PASSES, AFTER_SUMMARY, on_tests.ended_after_log("pytest", None, has_summary=True)),
     ],
     ids=["in a test", "while it collects", "after the summary"],
 )
@@ -121,7 +121,7 @@ def test_restarted_container(docker_bench: Bench) -> None:
             ("agent", AGENT_DIED),
             (
                 "children(agent)[0]",
-                say.stage_lost("the supervisor of stage pytest was killed by SIGKILL"),
+                on_stages.stage_lost("the supervisor of stage pytest was killed by SIGKILL"),
             ),
         ],
         kept=1,
@@ -140,6 +140,6 @@ def test_time_limit_and_the_time_to_end(docker_bench: Bench) -> None:
     plan = docker_bench.plan(replace(suite, column=Column.PYTEST))
     verdict = judge_platform(plan, docker_bench.run(plan)).result.verdict
     assert verdict.harness is Harness.TIMED_OUT
-    [limit] = [it for it in verdict.evidence if it.code == say.time_limit.code]
+    [limit] = [it for it in verdict.evidence if it.code == on_stages.time_limit.code]
     # The seconds differ in their fraction.
-    assert say.time_limit.reworded(limit, seconds=12.0) == limit.text
+    assert on_stages.time_limit.reworded(limit, seconds=12.0) == limit.text

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from ci.facts import sentences as say
 from ci.facts.platform_result import judged_result
 from ci.facts.result_files import ResultFiles
+from ci.facts.sentences import on_tests
 from ci.model.plan import RunPlan
 from ci.model.results import Product
 from ci.protocol.events import RunFinished
@@ -65,8 +65,8 @@ def test_two_runs_of_pytest_are_one_verdict_on_every_engine(bench: Bench) -> Non
     result = judged_result(plan, facts, files)
     assert result.verdict.product is Product.FAILED, result.verdict
     assert result.verdict.evidence == (
-        say.failed_tests(1, 0, 0, ["tests/test_tiny.py::test_that_fails"]),
-        say.several_runs(2, "pytest", "1"),
+        on_tests.failed_tests(1, 0, 0, ["tests/test_tiny.py::test_that_fails"]),
+        on_tests.several_runs(2, "pytest", "1"),
     )
     assert result.pytest is not None
     assert (result.pytest.failed, result.pytest.passed, result.pytest.summary) == (1, 1, None)

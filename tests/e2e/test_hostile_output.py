@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from ci.errors import ExitCode
-from ci.facts import sentences as say
+from ci.facts.sentences import on_harness
+from ci.facts.sentences.on_harness import Source
 from ci.gates.rules import exit_code
 from ci.model.plan import ResultLimits
 from ci.model.results import Harness, Product
@@ -48,9 +49,9 @@ def test_what_it_writes_is_counted_and_the_verdict_is_true(
         0,
         int(bool(failing)),
     ]
-    found = [it.parameters for it in evidence if it.code == say.unreadable_lines.code]
+    found = [it.parameters for it in evidence if it.code == on_harness.unreadable_lines.code]
     # A stage prints into the long line, and an event of the agent divides it.
-    [printed] = [it for it in found if it["source"] == say.Source.OUTPUT]
+    [printed] = [it for it in found if it["source"] == Source.OUTPUT]
     lines, longest = printed["lines"], printed["longest"]
     assert isinstance(lines, int)
     assert isinstance(longest, int)
@@ -58,8 +59,8 @@ def test_what_it_writes_is_counted_and_the_verdict_is_true(
     assert longest * (lines - 3) >= LONGEST
     assert (plan.results / "agent.log").read_text().startswith('{"event":"stage_started"}\n')
     if "events.jsonl" in places:
-        assert say.unreadable_lines(say.Source.EVENTS, 4, LONGEST) in evidence
-        assert say.Source.LOG in [it["source"] for it in found]
+        assert on_harness.unreadable_lines(Source.EVENTS, 4, LONGEST) in evidence
+        assert Source.LOG in [it["source"] for it in found]
     assert bench.observer.every(RunFinished)
     assert bench.engine.resume(plan, bench.observer) is None  # no leftovers
 
@@ -75,7 +76,7 @@ def test_times_of_a_file_that_the_tests_wrote_are_not_believed(bench: Bench) -> 
     assert build >= 0.2
     assert '"seconds": 0.001' in (plan.results / "events.jsonl").read_text()
     ends = f"exit code 0 after {build:.3f} s; the file has exit code 0 after 0.001 s"
-    assert say.record_changed(f"stage build ended with {ends}") in result.verdict.evidence
+    assert on_harness.record_changed(f"stage build ended with {ends}") in result.verdict.evidence
 
 
 SPARSE = """

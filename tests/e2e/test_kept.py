@@ -13,7 +13,7 @@ from time import monotonic
 
 import pytest
 
-from ci.facts import sentences as say
+from ci.facts.sentences import on_rows
 from ci.model.plan import KEPT
 from ci.model.results import HOST_LOCK
 from tests.e2e.benches import ENGINES
@@ -87,7 +87,7 @@ def test_a_shell_enters_what_the_run_left(place: Place, failed: str) -> None:
     [name] = remains(place, failed)
     [row] = json_of(place, failed)["platforms"]
     assert row["environment"]["engine"]["kept"] == name
-    assert say.kept(name).model_dump(mode="json") in row["findings"]
+    assert on_rows.kept(name).model_dump(mode="json") in row["findings"]
     shown = place.ci("report", failed).stdout
     assert f" shell {failed} cpu " in shown.split("A shell in what the run left")[1]
 

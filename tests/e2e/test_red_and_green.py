@@ -22,8 +22,9 @@ from docker.client import DockerClient
 
 from ci.engines.host.workfolder import MAKE_VENV
 from ci.errors import ExitCode
-from ci.facts import sentences as say
-from ci.facts.sentences import Exit
+from ci.facts.sentences import on_harness, on_rows, on_tests
+from ci.facts.sentences.on_tests import Reporter
+from ci.facts.sentences.sentence import Exit
 from ci.gates.rules import exit_code
 from ci.model.plan import HostPlan, RunPlan
 from ci.model.results import Harness, PlatformResult, Product
@@ -126,16 +127,16 @@ COVERED = {
     "tests/test_a.py": "import covered\ndef test_a(): assert covered.used() == 1\n",
 }
 
-HOOK_DECIDED = finding(say.bad_exit, reporter="pytest", status=1, detail=say.SET_BY_HOOK)
-NO_SUMMARY = finding(say.no_closing_line, exit_code=0, shows_pytest=True)
-ALL_PASSED = finding(say.full_suite)
-ONE_RESULT = finding(say.session_unfinished, results=1)
-AGENT_DIED = finding(say.agent_ended, exit_code=137, started=True)
-UNREADABLE = finding(say.results_unreadable, tests=["tests/test_a.py::test_c"])
+HOOK_DECIDED = finding(on_tests.bad_exit, reporter="pytest", status=1, detail=on_tests.SET_BY_HOOK)
+NO_SUMMARY = finding(on_rows.no_closing_line, exit_code=0, shows_pytest=True)
+ALL_PASSED = finding(on_rows.full_suite)
+ONE_RESULT = finding(on_tests.session_unfinished, results=1)
+AGENT_DIED = finding(on_harness.agent_ended, exit_code=137, started=True)
+UNREADABLE = finding(on_tests.results_unreadable, tests=["tests/test_a.py::test_c"])
 
 
 def failing(tests: int, subtests: int = 0) -> Finding:
-    return finding(say.failed_counts, failed=tests, subtests=subtests, errors=0)
+    return finding(on_rows.failed_counts, failed=tests, subtests=subtests, errors=0)
 
 
 GREEN = (Product.PASSED, Harness.CLEAN, ExitCode.PASSED)
@@ -216,7 +217,7 @@ SUITES = {
         verdict=LEFT,
         column="no summary; counted so far: 2 passed",
         note=NO_SUMMARY,
-        evidence=finding(say.no_summary, end=Exit(0)._asdict()),
+        evidence=finding(on_harness.no_summary, end=Exit(0)._asdict()),
     ),
     "red log deleted": Suite(
         conftest=DELETE_LOG.format("log.unlink()"),
@@ -230,7 +231,7 @@ SUITES = {
         verdict=AFTER_SUMMARY,
         column="2 passed",
         note=ALL_PASSED,
-        evidence=finding(say.exit_after_summary, exit_code=7, inner=0, by_agent=False),
+        evidence=finding(on_harness.exit_after_summary, exit_code=7, inner=0, by_agent=False),
     ),
     "coverage around pytest": Suite(
         command=f"coverage run -m {PYTEST.partition(' -m ')[2]}",
@@ -244,7 +245,7 @@ SUITES = {
         column="3 failed, 1 passed in ",
         note=failing(2, subtests=2),
         evidence=finding(
-            say.failed_tests,
+            on_tests.failed_tests,
             failed=2,
             errors=0,
             subtests=2,
@@ -270,7 +271,7 @@ SUITES = {
         verdict=RED,
         column="1 failed, 2 passed in ",
         note=finding(
-            say.bad_exit,
+            on_tests.bad_exit,
             reporter="pytest",
             status=1,
             detail="; it lists as failed what its log lacks: tests/test_a.py::test_c",
@@ -304,7 +305,7 @@ SUITES = {
         verdict=(Product.INCOMPLETE, Harness.CLEAN, ExitCode.PRODUCT_FAILURE),
         column="3 passed in ",
         # Also the test's teardown has the output.
-        note=finding(say.unreadable_lines, source="log", lines=2),
+        note=finding(on_harness.unreadable_lines, source="log", lines=2),
         evidence=UNREADABLE,
     ),
     "trylast hook, swallowed by a wrapper": Suite(
@@ -317,7 +318,10 @@ SUITES = {
     "leaves in a test with 1": of_fault(
         "`os._exit(1)` in a test",
         finding(
-            say.bad_exit, reporter="pytest", status=1, detail=say.before_end(say.Reporter.PYTEST)
+            on_tests.bad_exit,
+            reporter="pytest",
+            status=1,
+            detail=on_tests.before_end(Reporter.PYTEST),
         ),
     ),
     "leaves in a test of a worker": Suite(
@@ -372,14 +376,14 @@ SUITES = {
         command=f"sh -c 'env -u PYTHONPATH {PYTEST} \"$@\"; exit 7' sh",
         verdict=RED,
         column="2 passed",
-        note=finding(say.bad_exit, reporter="command", status=7),
+        note=finding(on_tests.bad_exit, reporter="command", status=7),
     ),
     "wrapper returns 137": Suite(
         command=f"sh -c '{PYTEST} \"$@\"; exit 137' sh",
         verdict=AFTER_SUMMARY,
         column="2 passed",
         note=ALL_PASSED,
-        evidence=finding(say.exit_after_summary, exit_code=137),
+        evidence=finding(on_harness.exit_after_summary, exit_code=137),
     ),
 }
 
@@ -429,7 +433,7 @@ def check(result: PlatformResult, suite: Suite) -> None:
     if suite.expected:
         pairs = zip(verdict.evidence, suite.expected, strict=True)
         assert all(is_expected(found, expected) for found, expected in pairs)
-    shown = [it.text for it in verdict.evidence if it.code == say.last_lines.code]
+    shown = [it.text for it in verdict.evidence if it.code == on_tests.last_lines.code]
     assert suite.output in " ".join(shown)
     is_green = suite.verdict in (GREEN, AFTER_SUMMARY)
     assert ALL_PASSED.is_in(result.findings) is is_green
@@ -532,8 +536,10 @@ def test_a_configured_memory_limit_is_the_products(docker_bench: Bench, environm
         tests="def test_a(): pass\ndef test_b(): bytearray(1 << 30)\n",
         verdict=(Product.FAILED, Harness.OOM_KILLED, ExitCode.PRODUCT_FAILURE),
         column="no summary; counted so far: 1 passed",
-        note=finding(say.suite_unfinished),
-        evidence=finding(say.killed_for_memory, stage="pytest", limit=256 << 20, reached=True),
+        note=finding(on_rows.suite_unfinished),
+        evidence=finding(
+            on_harness.killed_for_memory, stage="pytest", limit=256 << 20, reached=True
+        ),
     )
     plan = plan_of(docker_bench, environment, suite, memory_bytes=256 << 20)
     check(judged(docker_bench, plan), suite)
@@ -563,6 +569,6 @@ def test_the_whole_command_ends_with_1(tmp_path: Path) -> None:
     words = ("--engine", "host", "--source", source, "--results", tmp_path / "results")
     finished = run_ci("run", "cpu", *words)
     assert finished.returncode == ExitCode.PRODUCT_FAILURE, finished.stderr
-    decided = say.bad_exit(say.Reporter.PYTEST, 1, None, say.SET_BY_HOOK)
+    decided = on_tests.bad_exit(Reporter.PYTEST, 1, None, on_tests.SET_BY_HOOK)
     assert decided.text in " ".join(finished.stdout.split())
-    assert say.full_suite().text not in finished.stdout.lower()
+    assert on_rows.full_suite().text not in finished.stdout.lower()

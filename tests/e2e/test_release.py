@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-from ci.facts import sentences as say
+from ci.facts.sentences import on_rows
 from ci.model.platforms import PLATFORMS, Platform
 from ci.model.results import Evidence, selected_title, title
 from tests.e2e.benches import USUAL_ENGINE, engine_or_skip
@@ -73,7 +73,7 @@ NARROW = Release(
     platforms=("cpu",),
     arguments=("cpu", "--select", SELECTION, *SIMULATION),
     engine=USUAL_ENGINE,
-    suite=say.selected_suite(),
+    suite=on_rows.selected_suite(),
     overloads=SELECTED,
     passed=SELECTED,
     passed_simulated=SELECTED,
@@ -84,7 +84,7 @@ WHOLE = Release(
     platforms=FIRST,
     arguments=(*FIRST, *SIMULATION),
     engine="docker",
-    suite=say.full_suite(),
+    suite=on_rows.full_suite(),
     overloads=1400,
     passed=1300,
     passed_simulated=1250,  # no sparse tensors, for one
@@ -259,13 +259,13 @@ def test_notes_say_what_no_hardware_was_used_for(
     row: Row, platform: Platform, release: Release
 ) -> None:
     codes = [it["code"] for it in row["findings"]]
-    assert say.no_contract.code not in codes
+    assert on_rows.no_contract.code not in codes
     assert "base image" not in "; ".join(row["notes"])
-    without_hardware = {say.simulated_device.code, say.compiled_only.code}
+    without_hardware = {on_rows.simulated_device.code, on_rows.compiled_only.code}
     assert bool(without_hardware.intersection(codes)) is (platform.name != "cpu")
     if platform.name in NO_DEVICE:
         assert release.suite.code not in codes
-        [note] = [it for it in row["findings"] if it["code"] == say.compiled_only.code]
+        [note] = [it for it in row["findings"] if it["code"] == on_rows.compiled_only.code]
         assert note["parameters"]["skipped"]
     else:
         assert row["findings"][0]["code"] == release.suite.code

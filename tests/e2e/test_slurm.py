@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ExitCode
-from ci.facts.sentences import no_result
+from ci.facts.sentences.on_stages import no_result
 from ci.model.results import HOST_LOCK, Harness, PlatformResult, Product
 from ci.store.folder import read_results
 from ci.util.files import is_locked

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ci.facts import sentences as say
+from ci.facts.sentences import on_stages
 from tools.faults.model import KILLED, NOT_STARTED, PASSES, REFUSED, SLOW, Fault, Left
 from tools.faults.running import FaultRun, kill_orchestrator
 
@@ -182,7 +182,7 @@ FAULTS = (
         around=removed_while_copied,
         act=remove_late,
         evidence=(
-            say.platform_failed(
+            on_stages.platform_failed(
                 "…: this file of the sources cannot be read: No such file or directory (…"
             ),
         ),

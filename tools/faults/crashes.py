@@ -5,8 +5,9 @@ from __future__ import annotations
 from signal import SIGABRT, SIGBUS, SIGSEGV, SIGTERM, Signals
 from typing import Any
 
-from ci.facts import sentences as say
-from ci.facts.sentences import Exit, Reporter
+from ci.facts.sentences import on_harness, on_stages, on_tests
+from ci.facts.sentences.on_tests import Reporter
+from ci.facts.sentences.sentence import Exit
 from ci.model.results import Evidence, Harness, Product
 from tools.faults.findings import (
     BOTH_PASSED,
@@ -34,16 +35,16 @@ BOTH = f"{FIRST}def test_b(): pass\n"
 
 
 def left(code: int) -> Evidence:
-    return say.left_session(Exit(code), is_wrapped=False)
+    return on_harness.left_session(Exit(code), is_wrapped=False)
 
 
 def at_limit(stage: str) -> Evidence:
     """Return the finding of a stage that reached its limit; it may take longer to end it."""
-    found = say.time_limit(stage, 4.0, 4.0)
+    found = on_stages.time_limit(stage, 4.0, 4.0)
     return found.model_copy(update={"text": f"{found.text}{GAP}"})
 
 
-EXITED_EARLY = say.bad_exit(Reporter.PYTEST, 1, None, say.before_end(Reporter.PYTEST))
+EXITED_EARLY = on_tests.bad_exit(Reporter.PYTEST, 1, None, on_tests.before_end(Reporter.PYTEST))
 LOOPS = "python -c 'while True: pass'"
 
 
@@ -82,7 +83,7 @@ OS_EXIT = (
     crash(
         "`os._exit(0)` in `conftest.py`",
         no_log(0),
-        say.pytest_unseen(Exit(0)),
+        on_harness.pytest_unseen(Exit(0)),
         conftest="os._exit(0)\n",
         kind=EXIT,
     ),
@@ -135,7 +136,7 @@ OS_EXIT = (
     ),
     crash(
         "`os._exit(0)` in `pytest_sessionfinish`, before the log ends",
-        say.suite_passed(2, 0, ended=False),
+        on_tests.suite_passed(2, 0, ended=False),
         left(0),
         conftest="@pytest.hookimpl(tryfirst=True)\ndef pytest_sessionfinish(): os._exit(0)\n",
         kind=EXIT,
@@ -144,7 +145,7 @@ OS_EXIT = (
     crash(
         "`os._exit(0)` in `pytest_sessionfinish`, after the log's end",
         BOTH_PASSED,
-        say.no_summary(Exit(0)),
+        on_harness.no_summary(Exit(0)),
         conftest="@pytest.hookimpl(trylast=True)\ndef pytest_sessionfinish(): os._exit(0)\n",
         kind=EXIT,
         **GREEN,
@@ -169,8 +170,8 @@ OS_EXIT = (
     ),
     crash(
         "`pytest.exit` with status 0 in a test",
-        say.ended_within(0, [SECOND_TEST]),
-        say.exit_called(0, "enough"),
+        on_tests.ended_within(0, [SECOND_TEST]),
+        on_tests.exit_called(0, "enough"),
         test=f"{FIRST}def test_b(): pytest.exit('enough', 0)\n",
         harness=Harness.CLEAN,
         results="1 passed",
@@ -195,9 +196,9 @@ OS_EXIT = (
     ),
     crash(
         "a test command that does not exist",
-        say.bad_exit(Reporter.COMMAND, 127, None, f"; {no_log(127).text}"),
-        say.last_lines("pytest", ["no-such-program: No such file or directory"]),
-        say.pytest_unseen(Exit(127)),
+        on_tests.bad_exit(Reporter.COMMAND, 127, None, f"; {no_log(127).text}"),
+        on_tests.last_lines("pytest", ["no-such-program: No such file or directory"]),
+        on_harness.pytest_unseen(Exit(127)),
         tests="no-such-program",
         product=Product.FAILED,
         kind=EXIT,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.facts import sentences as say
+from ci.facts.sentences import on_stages, on_tests
 from ci.model.results import Harness, Product
 from tools.faults.model import NOT_STARTED, PASSES, REFUSED, SLOW, Fault, Left
 from tools.faults.running import FaultRun
@@ -158,7 +158,7 @@ FAULTS = (
         name="the disk of the temporary files has no room for the sources",
         kind=KIND,
         around=small_temporary,
-        evidence=(say.platform_failed(FULL_HERE),),
+        evidence=(on_stages.platform_failed(FULL_HERE),),
     ),
     Fault(
         name="the shared memory of the container is full",
@@ -166,7 +166,7 @@ FAULTS = (
         files={"test_it.py": "def test_a(): open('/dev/shm/x', 'wb').write(bytes(1 << 27))\n"},
         product=Product.FAILED,
         harness=Harness.CLEAN,
-        evidence=(say.failed_tests(1, 0, 0, ["…/test_it.py::test_a"]),),
+        evidence=(on_tests.failed_tests(1, 0, 0, ["…/test_it.py::test_a"]),),
         exits=(1,),
         results="1 failed",
     ),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ci.facts import sentences as say
-from ci.facts.sentences import Exit, Reporter
+from ci.facts.sentences import on_harness, on_tests
+from ci.facts.sentences.on_tests import Reporter
+from ci.facts.sentences.sentence import Exit
 from ci.model.results import Evidence, Harness, Product
 from tools.faults.findings import (
     BOTH_PASSED,
@@ -45,7 +46,7 @@ def always(evidence: Evidence) -> Finding:
 
 def ended(code: int, detail: str = "") -> Evidence:
     meaning = f", in pytest's terms: {MEANINGS[code]}" if code in MEANINGS else ""
-    return say.bad_exit(Reporter.COMMAND, code, None, meaning + detail)
+    return on_tests.bad_exit(Reporter.COMMAND, code, None, meaning + detail)
 
 
 def ended_without_log(code: int) -> Evidence:
@@ -53,27 +54,27 @@ def ended_without_log(code: int) -> Evidence:
 
 
 def ended_early(code: int) -> Evidence:
-    return ended(code, say.before_end(Reporter.COMMAND))
+    return ended(code, on_tests.before_end(Reporter.COMMAND))
 
 
 def pytest_ended(code: int) -> Evidence:
-    return say.bad_exit(Reporter.WRAPPER, code, 0, "")
+    return on_tests.bad_exit(Reporter.WRAPPER, code, 0, "")
 
 
 def nothing(code: int) -> Evidence:
-    return say.pytest_unseen(Exit(code))
+    return on_harness.pytest_unseen(Exit(code))
 
 
 def no_end(code: int) -> Evidence:
-    return say.left_session(Exit(code), is_wrapped=True)
+    return on_harness.left_session(Exit(code), is_wrapped=True)
 
 
 def no_summary(code: int) -> Evidence:
-    return say.no_summary(Exit(code))
+    return on_harness.no_summary(Exit(code))
 
 
 def ended_after_log(code: int) -> Evidence:
-    return say.ended_after_log("pytest", Exit(code), has_summary=False)
+    return on_tests.ended_after_log("pytest", Exit(code), has_summary=False)
 
 
 LINES, GREEN, RED = map(always, (LAST_LINES, BOTH_PASSED, SECOND_FAILED))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
-from ci.facts import sentences as say
+from ci.facts.sentences import on_harness, on_stages, on_tests
 from ci.model.results import Harness, Product
 from tests.e2e.engine_proxy import Proxy, lying, proxied
 from tools.faults.findings import CUT_IN_COLLECTION, agent_died
@@ -21,10 +21,12 @@ from tools.faults.running import FaultRun
 KIND = "Engine"
 SOCKET = "engine.sock"
 BEHIND = {"DOCKER_HOST": f"unix://{{run}}/{SOCKET}"}
-ABORTED = say.platform_failed("the run on the Docker Engine at … failed: ('Connection aborted.', …")
+ABORTED = on_stages.platform_failed(
+    "the run on the Docker Engine at … failed: ('Connection aborted.', …"
+)
 SILENT = "the Docker Engine at … has not answered GET /_ping for … s"
 LOST = "lost the connection to the Docker Engine at …; trying again for 60 s"
-REFUSED_BY_500 = say.platform_failed(
+REFUSED_BY_500 = on_stages.platform_failed(
     "the run on the Docker Engine at … failed: out of order (check …"
 )
 NO_ENGINE = "what answers as the Docker Engine at … is broken, or is no Docker Engine: …"
@@ -283,7 +285,7 @@ FAULTS = (
         INTERRUPTED,
         name="the answer to the creation of the container is no JSON",
         around=answering(r"POST \S*/containers/create", TEXT),
-        evidence=(say.platform_failed(NO_ENGINE),),
+        evidence=(on_stages.platform_failed(NO_ENGINE),),
     ),
     replace(
         UNNOTICED,
@@ -301,14 +303,14 @@ FAULTS = (
         name="the engine states another exit code of the container than the agent",
         around=changing(STATE, replaced(b'"ExitCode":0,', b'"ExitCode":7,')),
         harness=Harness.INFRASTRUCTURE,
-        evidence=(PASSED, say.agent_disagrees(7, 0)),
+        evidence=(PASSED, on_harness.agent_disagrees(7, 0)),
     ),
     replace(
         UNNOTICED,
         name="the engine states an out-of-memory kill that never was",
         around=changing(STATE, replaced(b'"OOMKilled":false', b'"OOMKilled":true ')),
         harness=Harness.OOM_KILLED,
-        evidence=(PASSED, say.killed_for_memory(None, None, None, reached=False)),
+        evidence=(PASSED, on_harness.killed_for_memory(None, None, None, reached=False)),
     ),
     Fault(
         name="the engine states that a container has ended whose tests run",
@@ -322,7 +324,7 @@ FAULTS = (
         evidence=(
             CUT_IN_COLLECTION,
             agent_died(0),
-            say.running_tests(["…/test_it.py::test_a"]),
+            on_tests.running_tests(["…/test_it.py::test_a"]),
         ),
         exits=(3,),
     ),

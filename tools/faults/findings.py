@@ -9,8 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ci.facts import sentences as say
-from ci.facts.sentences import Exit
+from ci.facts.sentences import on_harness, on_stages, on_tests
+from ci.facts.sentences.on_tests import Reporter
+from ci.facts.sentences.sentence import Exit
 from ci.model.results import Evidence
 
 GAP = "\N{HORIZONTAL ELLIPSIS}"
@@ -33,40 +34,40 @@ class AnyNumber(float):
 
 ANY: Any = AnyNumber()
 SECOND_TEST = f"{GAP}/test_it.py::test_b"
-BOTH_PASSED = say.suite_passed(2, 0, ended=True)
-SECOND_FAILED = say.failed_tests(1, 0, 0, [SECOND_TEST])
-SECOND_RUNNING = say.running_tests([SECOND_TEST])
-CUT = say.session_unfinished(1)
-CUT_IN_COLLECTION = say.session_unfinished(0)
-LAST_LINES = say.last_lines("pytest", [GAP])
-INTERNAL_ERROR = say.bad_exit(say.Reporter.PYTEST, 3, None, ": internal error")
-DIED_IN_WORKER = say.worker_died([SECOND_TEST])
-AGENT_TERMINATED = say.agent_signalled(15)
+BOTH_PASSED = on_tests.suite_passed(2, 0, ended=True)
+SECOND_FAILED = on_tests.failed_tests(1, 0, 0, [SECOND_TEST])
+SECOND_RUNNING = on_tests.running_tests([SECOND_TEST])
+CUT = on_tests.session_unfinished(1)
+CUT_IN_COLLECTION = on_tests.session_unfinished(0)
+LAST_LINES = on_tests.last_lines("pytest", [GAP])
+INTERNAL_ERROR = on_tests.bad_exit(Reporter.PYTEST, 3, None, ": internal error")
+DIED_IN_WORKER = on_tests.worker_died([SECOND_TEST])
+AGENT_TERMINATED = on_harness.agent_signalled(15)
 
 
 def failed(stage: str, code: int, signal: int | None = None) -> Evidence:
     """Return the finding of a command that failed."""
-    return say.command_failed(stage, Exit(code, signal))
+    return on_stages.command_failed(stage, Exit(code, signal))
 
 
 def killed(stage: str, signal: int) -> Evidence:
     """Return the finding of a stage that a signal ended."""
-    return say.stage_killed(stage, Exit(128 + signal, signal), ANY)
+    return on_stages.stage_killed(stage, Exit(128 + signal, signal), ANY)
 
 
 def no_log(code: int | None) -> Evidence:
     """Return the finding of a suite without a log, whose stage ended with ``code``."""
-    return say.no_log("pytest", None if code is None else Exit(code), is_lost=False)
+    return on_tests.no_log("pytest", None if code is None else Exit(code), is_lost=False)
 
 
 def agent_died(code: int) -> Evidence:
     """Return the finding of an agent that ended before it reported the run's end."""
-    return say.agent_ended(code, started=True)
+    return on_harness.agent_ended(code, started=True)
 
 
 def after_summary(code: int, inner: int | None = None) -> Evidence:
     """Return the finding of an exit code that contradicts pytest's summary."""
-    return say.exit_after_summary(code, inner, by_agent=False)
+    return on_harness.exit_after_summary(code, inner, by_agent=False)
 
 
 def matches(template: str, text: str) -> bool:

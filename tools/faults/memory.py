@@ -7,7 +7,7 @@ import string
 from signal import SIGKILL
 from typing import Any
 
-from ci.facts import sentences as say
+from ci.facts.sentences import on_harness
 from ci.model.results import Evidence, Harness, Product
 from tools.faults.findings import (
     BOTH_PASSED,
@@ -39,7 +39,7 @@ LARGE_SOURCE = "#define A 1,1,1,1,1,1,1,1,\n" + "".join(
 
 
 def killed(stage: str = "pytest") -> Evidence:
-    return say.killed_for_memory(1, stage, LIMIT, reached=True)
+    return on_harness.killed_for_memory(1, stage, LIMIT, reached=True)
 
 
 def out_of_memory(name: str, *evidence: Evidence, stage: str = "pytest", **given: Any) -> Fault:
@@ -100,8 +100,8 @@ FAULTS = (
         product=Product.PASSED,
         evidence=(
             BOTH_PASSED,
-            say.killed_for_memory(None, None, LIMIT, reached=True),
-            say.survived_kills(1, "pytest"),
+            on_harness.killed_for_memory(None, None, LIMIT, reached=True),
+            on_harness.survived_kills(1, "pytest"),
         ),
         exits=(0,),
         results="2 passed",

@@ -9,7 +9,7 @@ from enum import StrEnum
 from signal import Signals
 from typing import TYPE_CHECKING
 
-from ci.facts import sentences as say
+from ci.facts.sentences import on_tests
 from ci.model.results import Harness, Product
 from tools.faults.findings import Expected, as_text
 
@@ -127,7 +127,7 @@ class Fault:
 # What most faults are made of with ``replace``: a project of one test, and what comes of it.
 GREEN = {"test_it.py": "def test_a(): pass\n"}
 SLOW = {"test_it.py": "import time\ndef test_a(): print('begun'); time.sleep(3)\n"}
-PASSED = say.suite_passed(1, 0, ended=True)
+PASSED = on_tests.suite_passed(1, 0, ended=True)
 PASSES = Fault(
     name="the run does not notice it",
     kind="",

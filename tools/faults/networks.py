@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from threading import Thread
 
-from ci.facts import sentences as say
+from ci.facts.sentences import on_stages
 from tests.e2e.bridge import machine_address
 from tools.faults.model import GREEN, NOT_STARTED, PASSES
 from tools.faults.running import FaultRun
@@ -148,31 +148,31 @@ FAULTS = (
         NO_PACKAGE,
         name="the package index is down",
         around=package_index(None),
-        evidence=(say.platform_failed(NOT_FOUND),),
+        evidence=(on_stages.platform_failed(NOT_FOUND),),
     ),
     replace(
         NO_PACKAGE,
         name="the package index answers with status 500",
         around=package_index(error),
-        evidence=(say.platform_failed(NOT_FOUND),),
+        evidence=(on_stages.platform_failed(NOT_FOUND),),
     ),
     replace(
         NO_PACKAGE,
         name="the package index answers with garbage",
         around=package_index(garbage),
-        evidence=(say.platform_failed(NOT_FOUND),),
+        evidence=(on_stages.platform_failed(NOT_FOUND),),
     ),
     replace(
         NO_PACKAGE,
         name="a package of the index is cut in its middle",
         around=package_index(cut_index),
-        evidence=(say.platform_failed(OTHER),),
+        evidence=(on_stages.platform_failed(OTHER),),
     ),
     replace(
         NO_PACKAGE,
         name="a package of the index is not the one that it lists",
         around=package_index(wrong_index),
-        evidence=(say.platform_failed(OTHER),),
+        evidence=(on_stages.platform_failed(OTHER),),
     ),
     replace(
         PASSES,
@@ -187,24 +187,24 @@ FAULTS = (
         NO_IMAGE,
         name="the registry is down",
         around=registry(None),
-        evidence=(say.platform_failed(f"{NOT_PULLED}connection refused…"),),
+        evidence=(on_stages.platform_failed(f"{NOT_PULLED}connection refused…"),),
     ),
     replace(
         NO_IMAGE,
         name="the registry answers with status 500",
         around=registry(error),
-        evidence=(say.platform_failed(f"{NOT_PULLED}HTTP status: 500 …"),),
+        evidence=(on_stages.platform_failed(f"{NOT_PULLED}HTTP status: 500 …"),),
     ),
     replace(
         NO_IMAGE,
         name="the registry answers with garbage",
         around=registry(garbage),
-        evidence=(say.platform_failed(f"{NOT_PULLED}malformed HTTP …"),),
+        evidence=(on_stages.platform_failed(f"{NOT_PULLED}malformed HTTP …"),),
     ),
     replace(
         NO_IMAGE,
         name="the registry cuts every connection",
         around=registry(lambda _: b""),
-        evidence=(say.platform_failed(f"{NOT_PULLED}: EOF…"),),
+        evidence=(on_stages.platform_failed(f"{NOT_PULLED}: EOF…"),),
     ),
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ci.facts import sentences as say
-from ci.facts.sentences import Exit, Source
+from ci.facts.sentences import on_artifacts, on_harness, on_tests
+from ci.facts.sentences.on_harness import Source
+from ci.facts.sentences.sentence import Exit
 from ci.model.results import Evidence, Harness, Product
 from tools.faults.findings import ANY, BOTH_PASSED, GAP, SECOND_FAILED, SECOND_TEST
 from tools.faults.model import Fault
@@ -23,8 +24,8 @@ def junit(config): return Path(config.getoption("xmlpath"))
 def test_a(): pass
 """
 GREEN = "def test_a(): pass\ndef test_b(): pass\n"
-MISSING = say.artifact_missing("out", GAP)
-ONE_LEFT_OUT = say.artifact_cut("out", 1, "out")
+MISSING = on_artifacts.artifact_missing("out", GAP)
+ONE_LEFT_OUT = on_artifacts.artifact_cut("out", 1, "out")
 COMPLETE = ("pytest.log", "pytest.jsonl", "junit.xml")
 
 
@@ -44,7 +45,7 @@ def harmless(name: str, body: str, *more: Evidence, kind: str = KIND, **given: A
 
 def unreadable(lines: int, longest: int = 0) -> Evidence:
     """Return the finding of lines in pytest's log that cannot be read."""
-    return say.unreadable_lines(Source.LOG, lines, longest)
+    return on_harness.unreadable_lines(Source.LOG, lines, longest)
 
 
 def prints(name: str, what: str, **given: Any) -> Fault:
@@ -115,7 +116,7 @@ FORGERIES = (
     forges(
         "a forged report of a passed test in pytest's log",
         "(report(nodeid='x', outcome='passed', duration=1) + '\\n').encode()",
-        say.ended_within(0, ["x"]),
+        on_tests.ended_within(0, ["x"]),
     ),
     harmless(
         "a forged end in pytest's log, then `os._exit(0)`",
@@ -124,7 +125,7 @@ FORGERIES = (
         kind=FORGED,
         product=Product.INCOMPLETE,
         harness=Harness.CRASHED,
-        evidence=(say.ended_within(0, [SECOND_TEST]), say.no_summary(Exit(0))),
+        evidence=(on_tests.ended_within(0, [SECOND_TEST]), on_harness.no_summary(Exit(0))),
         exits=(1,),
         results="1 passed",
         kept=COMPLETE[:2],
@@ -139,7 +140,7 @@ FORGERIES = (
         "an infinite duration in pytest's log",
         "(report(nodeid='x', outcome='passed', duration=float('inf')) + '\\n').encode()",
         unreadable(1),
-        say.results_unreadable(["x"]),
+        on_tests.results_unreadable(["x"]),
     ),
     forges(
         "a number of 100,000 digits in pytest's log",
@@ -168,7 +169,7 @@ FORGERIES = (
     replaces_junit(
         "a JUnit report of a tebibyte, without content",
         "os.truncate(path, 1 << 40)",
-        say.artifact_cut("junit.xml", 1, "junit.xml"),
+        on_artifacts.artifact_cut("junit.xml", 1, "junit.xml"),
     ),
     replaces_junit(
         "a JUnit report with entities in a circle",
@@ -212,7 +213,7 @@ ARTIFACTS = (
         "an artifact's folder with links, pipes and 500 folders in each other",
         "os.mkdir('out'); os.chdir('out'); os.symlink('..', 'up'); os.mkfifo('pipe')\n"
         "for _ in range(500): os.mkdir('d'); os.chdir('d')",
-        say.artifact_cut("out", ANY, GAP),
+        on_artifacts.artifact_cut("out", ANY, GAP),
     ),
     *(
         artifact(f"{what} as {path}", f"open('out', 'wb').write({content})", path=path)

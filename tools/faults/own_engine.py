@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from ci.facts import sentences as say
-from ci.facts.sentences import Source
+from ci.facts.sentences import on_harness, on_stages, on_tests
+from ci.facts.sentences.on_harness import Source
+from ci.facts.sentences.on_tests import Reporter
 from ci.model.results import Harness, Product
 from tools.faults.disks import fill, limited
 from tools.faults.findings import (
@@ -228,9 +229,13 @@ FAULTS = (
         product=Product.INCOMPLETE,
         harness=Harness.INFRASTRUCTURE,
         evidence=(
-            (CUT, say.bad_exit(say.Reporter.PYTEST, 1, None, GAP), LAST_LINES),  # who met it first
-            (say.disk_full(None), say.disk_full(GAP)),
-            tuple(say.unreadable_lines(it, lines, 0) for it in Source for lines in (1, ANY)),
+            (
+                CUT,
+                on_tests.bad_exit(Reporter.PYTEST, 1, None, GAP),
+                LAST_LINES,
+            ),  # who met it first
+            (on_stages.disk_full(None), on_stages.disk_full(GAP)),
+            tuple(on_harness.unreadable_lines(it, lines, 0) for it in Source for lines in (1, ANY)),
         ),
         exits=(3,),
         results="1 passed",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGSEGV, SIGSTOP, SIGTERM, Signals
 from typing import Any
 
-from ci.facts import sentences as say
+from ci.facts.sentences import on_harness, on_stages, on_tests
 from ci.model.results import Evidence, Harness, Product
 from tools.faults.findings import (
     AGENT_TERMINATED,
@@ -60,7 +60,7 @@ HANGING_INSTALL = "sh -c 'echo begun; sleep 600'"
 COMPILING = "sh -c 'mkfifo /tmp/source; echo begun; gcc -x c -c -o /dev/null /tmp/source'"
 SLOW_IMAGE = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN echo begun {run}; sleep 4\n"
 
-INTERRUPTED = say.interrupted_by_caller()
+INTERRUPTED = on_harness.interrupted_by_caller()
 INSTALL_ENDED = failed("install", 143, SIGTERM)
 
 AGENT, SUPERVISOR = "agent", "supervisor"
@@ -238,7 +238,7 @@ def of_harness(who: str, process: str, died: Callable[[str], Evidence]) -> list[
             f"SIGKILL to {who} after the summary",
             KIND,
             send(process, SIGKILL),
-            say.ended_after_log("pytest", None, has_summary=True),
+            on_tests.ended_after_log("pytest", None, has_summary=True),
             died("pytest"),
             files=HANGS_AFTER_SUMMARY,
             results="2 passed",
@@ -247,7 +247,7 @@ def of_harness(who: str, process: str, died: Callable[[str], Evidence]) -> list[
             f"SIGKILL to {who} while it installs",
             KIND,
             send(process, SIGKILL, file="install.log"),
-            say.stage_without_result("install"),
+            on_stages.stage_without_result("install"),
             died("install"),
         ),
     ]
@@ -260,12 +260,12 @@ def stopped(who: str, process: str, **given: Any) -> Fault:
 
 
 def lost(stage: str, number: Signals) -> Evidence:
-    return say.stage_lost(f"the supervisor of stage {stage} was killed by {number.name}")
+    return on_stages.stage_lost(f"the supervisor of stage {stage} was killed by {number.name}")
 
 
 def at_limit(stage: str) -> Evidence:
     """Return the finding of a stage that took longer to end than its limit."""
-    return say.time_limit(stage, 6.0, ANY)
+    return on_stages.time_limit(stage, 6.0, ANY)
 
 
 CRASHED: dict[str, Any] = {"harness": Harness.CRASHED, "exits": (1,)}
@@ -370,7 +370,7 @@ IN_CONTAINER = (
         KIND,
         send(SUPERVISOR, SIGTERM),
         CUT,
-        say.supervisor_signalled("pytest", "the agent"),
+        on_harness.supervisor_signalled("pytest", "the agent"),
         SECOND_RUNNING,
     ),
     in_install(
@@ -378,7 +378,7 @@ IN_CONTAINER = (
         KIND,
         send(SUPERVISOR, SIGTERM, file="install.log"),
         INSTALL_ENDED,
-        say.supervisor_signalled("install", "the agent"),
+        on_harness.supervisor_signalled("install", "the agent"),
     ),
     unfinished(
         "SIGHUP to the supervisor of a stage while the tests run",
@@ -399,7 +399,7 @@ IN_CONTAINER = (
         limits_s={"pytest": 6},
         **TIMED_OUT,
     ),
-    *of_pytest(SIGKILL, say.killed_from_outside()),
+    *of_pytest(SIGKILL, on_stages.killed_from_outside()),
     *of_pytest(SIGTERM),
     *of_pytest(SIGHUP),
     stopped("pytest", PYTEST),
@@ -444,7 +444,7 @@ IN_CONTAINER = (
         KIND,
         docker("stop"),
         CUT,
-        say.container_ended("docker stop"),
+        on_harness.container_ended("docker stop"),
         SECOND_RUNNING,
     ),
     in_install(
@@ -452,14 +452,14 @@ IN_CONTAINER = (
         KIND,
         docker("stop", file="install.log"),
         INSTALL_ENDED,
-        say.container_ended("docker stop"),
+        on_harness.container_ended("docker stop"),
     ),
     unfinished(
         "`docker kill` while the tests run",
         KIND,
         docker("kill"),
         CUT,
-        say.container_ended("docker kill"),
+        on_harness.container_ended("docker kill"),
         agent_died(137),
         SECOND_RUNNING,
     ),
@@ -468,15 +468,15 @@ IN_CONTAINER = (
         KIND,
         docker("restart"),
         CUT,
-        (say.container_restarted(), say.container_ended("docker …")),
+        (on_harness.container_restarted(), on_harness.container_ended("docker …")),
         SECOND_RUNNING,
     ),
     unfinished(
         "`docker rm --force` while the tests run",
         KIND,
         docker("rm --force"),
-        say.no_log("pytest", None, is_lost=True),
-        say.container_ended("docker rm --force"),
+        on_tests.no_log("pytest", None, is_lost=True),
+        on_harness.container_ended("docker rm --force"),
         results="",
     ),
     passing(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ci.facts import sentences as say
+from ci.facts.sentences import on_stages
 from ci.model.results import Harness, Product
 from tools.faults.checking import carry_out
 from tools.faults.model import Fault, Left
 from tools.faults.running import FaultRun
 
-MISSING = say.no_stage_started()
+MISSING = on_stages.no_stage_started()
 WRONG = Fault(
     name="expectations that are all wrong",
     kind="none",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ci.facts.difference import compare_outcomes, group_lines
 from ci.facts.measures import percent
-from ci.facts.sentences import contract_differs, no_contract, quarantine_stale
+from ci.facts.sentences.on_rows import contract_differs, no_contract, quarantine_stale
 from ci.gates.regression import ChangeKind, Judgement
 from ci.model.results import Harness, Product
 from ci.report.alarm_report import bisect_command, headline, place_text, row_texts

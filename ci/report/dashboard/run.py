@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ci.facts.sentences import is_pending
+from ci.facts.sentences.on_stages import is_pending
 from ci.facts.timeline import Timeline, read_timeline, stages_in_order
 from ci.model.details import Unit
 from ci.model.outcomes import Outcome

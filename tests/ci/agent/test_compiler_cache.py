@@ -18,8 +18,8 @@ from ci.agent.compiler_cache import (
 from ci.agent.user import Handover
 from ci.engines.host.workfolder import host_cache_folder, remove_empty_cache
 from ci.engines.job import is_cache_empty
-from ci.facts import sentences as say
 from ci.facts.notes import cache_notes
+from ci.facts.sentences import on_rows
 from ci.model.plan import CachePlan
 from ci.model.results import Evidence
 from ci.protocol.job import CacheJob
@@ -235,8 +235,8 @@ def test_folder_that_goes_with_the_run(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("found", "notes"),
     [
-        pytest.param({"state": "cold"}, [say.cold_cache()], id="cold"),
-        pytest.param({"state": "warm", "hit_rate": 0.968}, [say.warm_cache(0.968)], id="warm"),
+        pytest.param({"state": "cold"}, [on_rows.cold_cache()], id="cold"),
+        pytest.param({"state": "warm", "hit_rate": 0.968}, [on_rows.warm_cache(0.968)], id="warm"),
         pytest.param({"state": None, "hit_rate": None}, [], id="nothing compiled"),
         pytest.param({"tool": None, "state": None, "empty": True}, [], id="no ccache"),
         pytest.param(None, [], id="no cache"),

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ci.agent.machine import tool_facts
-from ci.facts import sentences as say
 from ci.facts.notes import requirement_notes, source_notes
+from ci.facts.sentences import on_rows
 from ci.protocol.job import StagePlan
 from ci.protocol.stage_kind import StageKind
 from tests.ci.agent_job import stage_plan
@@ -186,7 +186,7 @@ def test_when_missing_requirements_are_noted() -> None:
     facts = {"unmet": ["hatchling>=1", "hatch-vcs"]}
     plain = ("python", "-m", "pip", "install", ".")
     [note] = requirement_notes(facts, [planned(*plain, "--no-build-isolation")])
-    assert note == say.requirements_missing("tests", ["hatchling>=1", "hatch-vcs"])
+    assert note == on_rows.requirements_missing("tests", ["hatchling>=1", "hatch-vcs"])
     assert requirement_notes(facts, [planned("sh", "-c", "pip install --no-build-isolation .")])
     assert requirement_notes(facts, [planned(*plain)]) == []
     assert requirement_notes(facts, []) == []

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ExitCode
-from ci.facts import sentences as say
+from ci.facts.sentences import on_stages
 from ci.model.results import Harness, PlatformResult, Product
 from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import BEGIN, Project, expect, result
 
-NO_RESULT = say.no_result("commit", "").text.partition(":")[0]
+NO_RESULT = on_stages.no_result("commit", "").text.partition(":")[0]
 
 
 @pytest.fixture

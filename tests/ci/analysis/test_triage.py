@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ci.facts import sentences as say
+from ci.facts.sentences import on_tests
 from ci.model.outcomes import Outcome
 from ci.model.results import Harness, Product, Verdict
 from tests.ci.made_results import made_verdict
@@ -95,7 +95,7 @@ def test_flaky_tests_are_those_of_the_store(project: Project, commit: str, confi
     verdict_of_tests = Verdict(
         product=Product.FAILED,
         harness=Harness.CLEAN,
-        evidence=(say.failed_tests(1, 0, 0, [*FAILED]),),
+        evidence=(on_tests.failed_tests(1, 0, 0, [*FAILED]),),
     )
     broken = result(verdict=verdict_of_tests, environment=with_torch(NEW))
     project.run(A, result(environment=with_torch(NEW)))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.facts.sentences import stage_left_out
+from ci.facts.sentences.on_stages import stage_left_out
 from ci.model.outcomes import Outcome
 from ci.model.results import (
     BenchmarkResult,

@@ -12,7 +12,7 @@ import pytest
 from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode
-from ci.facts import sentences as say
+from ci.facts.sentences import on_rows, on_tests
 from ci.model.results import Evidence, RunResult
 from ci.store.folder import default_url, read_results
 from ci.store.store import Store
@@ -127,7 +127,7 @@ def notes(result: RunResult) -> str:
 
 def about_contract(result: RunResult) -> Evidence:
     """Return the only note on the contract."""
-    codes = {say.contract_differs.code, say.no_contract.code}
+    codes = {on_rows.contract_differs.code, on_rows.no_contract.code}
     [note] = [it for it in result.platforms[0].findings if it.code in codes]
     return note
 
@@ -136,9 +136,9 @@ def test_a_run_without_a_contract_says_how_to_write_one(tiny: Tiny) -> None:
     code, result = tiny.run()
     assert code == ExitCode.PASSED
     note = about_contract(result)
-    assert (note.code, note.parameters["platform"]) == (say.no_contract.code, "cpu")
+    assert (note.code, note.parameters["platform"]) == (on_rows.no_contract.code, "cpu")
     assert str(note.parameters["update"]).startswith(WRITE_CONTRACT)
-    assert say.overloads_executed(["2 of 2"]) in result.platforms[0].findings
+    assert on_rows.overloads_executed(["2 of 2"]) in result.platforms[0].findings
     [count] = result.platforms[0].overloads
     assert count.model_dump() == {
         "slot": 8,
@@ -204,10 +204,10 @@ def test_a_planted_breach_shows_everywhere(
     assert code == ExitCode.PRODUCT_FAILURE
     assert "Contract: 1 test " in capsys.readouterr().out  # the table's cell goes over lines
     note = about_contract(result)
-    assert (note.code, note.parameters["changes"]) == (say.contract_differs.code, [breach])
+    assert (note.code, note.parameters["changes"]) == (on_rows.contract_differs.code, [breach])
     assert str(note.parameters["update"]).startswith(WRITE_CONTRACT)
     change, _, group = breach.partition(": ")
-    assert say.contract_broken(change, group) in result.platforms[0].verdict.evidence
+    assert on_tests.contract_broken(change, group) in result.platforms[0].verdict.evidence
     assert tiny.command("compare", tiny.contract, "latest", "--fail-on", "regression") == 4
     kind, _, line = breach.removeprefix("1 test ").partition(": ")
     assert f"\n{kind} (1)\n  {line}\n" in capsys.readouterr().out
@@ -245,7 +245,7 @@ def test_a_simulated_run_is_named_so_everywhere(tiny: Tiny, capsys: Output) -> N
     assert "Ascend (simulated device): pytest finished" in shown.err
     markdown = (tiny.results / "latest" / "results.md").read_text()
     assert "| Ascend (simulated device) | Yes | 5 passed, 1 skipped" in markdown
-    assert say.simulated_device().text in markdown
+    assert on_rows.simulated_device().text in markdown
     assert "\n## Ascend (simulated device)\n" in markdown
     assert tiny.write_contract(platform="ascend") == ExitCode.PASSED
     contract = tiny.folder / "source" / "contracts" / "ascend.yaml"
@@ -345,7 +345,7 @@ def test_the_command_for_the_contract_is_proposed_where_it_works(
         assert tiny.write_contract() == ExitCode.PASSED
     tiny.write(changes, **options)
     _, result = tiny.run()
-    expected = say.contract_differs if has_contract else say.no_contract
+    expected = on_rows.contract_differs if has_contract else on_rows.no_contract
     note = about_contract(result)
     assert note.code == expected.code
     assert str(note.parameters["update"]).startswith(WRITE_CONTRACT) is works

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from ci import cli
 from ci.errors import ExitCode
 from ci.facts.measures import Quantity, amount
-from ci.facts.sentences import contract_differs
+from ci.facts.sentences.on_rows import contract_differs
 from ci.model.outcomes import Outcome
 from ci.model.results import Harness, Product
 from ci.report.dashboard import runs, search

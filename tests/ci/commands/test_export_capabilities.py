@@ -11,7 +11,7 @@ import pytest
 
 from ci import cli
 from ci.errors import ExitCode
-from ci.facts import sentences as say
+from ci.facts.sentences import on_tests
 from ci.model.details import Details
 from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.results import Evidence, Grade, Harness, Product, RunResult, Verdict
@@ -94,19 +94,19 @@ def test_each_platform_has_its_newest_run(results: Path, capsys: Output) -> None
     assert "sub.out" not in nvidia.slots[8]  # a test for another device
 
 
-MISPLACED = say.misplaced("requested cuda; 1 of 1 executed tests ran on cpu")
+MISPLACED = on_tests.misplaced("requested cuda; 1 of 1 executed tests ran on cpu")
 
 
 @pytest.mark.parametrize(
     ("product", "evidence", "expected"),
     [
-        (Product.FAILED, [say.failed_tests(1, 0, 0, ["t"])], "20280101T120000Z-nogit-0000"),
-        (Product.FAILED, [say.failed_tests(1, 0, 0, ["t"]), MISPLACED], LATER),
+        (Product.FAILED, [on_tests.failed_tests(1, 0, 0, ["t"])], "20280101T120000Z-nogit-0000"),
+        (Product.FAILED, [on_tests.failed_tests(1, 0, 0, ["t"]), MISPLACED], LATER),
         (Product.FAILED, [MISPLACED], LATER),
-        (Product.FAILED, [say.session_unfinished(12)], LATER),
+        (Product.FAILED, [on_tests.session_unfinished(12)], LATER),
         (Product.FAILED, [Evidence(grade=Grade.FACT, text="an old result")], LATER),
         (Product.FAILED, [], LATER),
-        (Product.INCOMPLETE, [say.skipped_tests(1, ["no device"])], LATER),
+        (Product.INCOMPLETE, [on_tests.skipped_tests(1, ["no device"])], LATER),
     ],
 )
 def test_a_run_that_proves_nothing_does_not_count(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ci.errors import ExitCode
-from ci.facts import sentences as say
+from ci.facts.sentences import on_rows
 from ci.model.decision import Decision, OutcomeKind, parse_decision
 from ci.model.outcomes import Outcome
 from ci.model.release import ReleaseRule
@@ -244,7 +244,7 @@ def test_a_broken_rule_is_no_go(
 
 
 def test_quarantined_tests_have_a_limit(release: Release) -> None:
-    finding = say.quarantined(2, ["vendor 17"])
+    finding = on_rows.quarantined(2, ["vendor 17"])
     run_id = release.run(row(findings=(finding,)))
     assert broken(release.decide(run_id)) == {"quarantines"}
     assert release.decide(run_id, quarantined=2).verdict == "go"

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ci.facts import sentences as say
-from ci.facts.sentences import failed_tests, reported
+from ci.facts.sentences import on_harness
+from ci.facts.sentences.on_rows import reported
+from ci.facts.sentences.on_tests import failed_tests
 from ci.model.outcomes import Outcome
 from ci.model.results import (
     LONGEST_TEST,
@@ -338,7 +339,7 @@ def test_a_page_has_the_failures_below_the_table(published: RunResult) -> None:
 
 
 def test_what_ctrl_c_ended_is_not_offered_again(published: RunResult) -> None:
-    stopped = say.interrupted_by_caller()
+    stopped = on_harness.interrupted_by_caller()
     verdict = made_verdict(Product.INCOMPLETE, "no log", harness=Harness.INFRASTRUCTURE)
     verdict = verdict.model_copy(update={"evidence": (*verdict.evidence, stopped)})
     result = published.platforms[0].model_copy(update={"verdict": verdict, "failures": ()})

@@ -15,7 +15,7 @@ import pytest
 
 from ci.commands.rerun_alarm import Budget
 from ci.errors import ExitCode
-from ci.facts.sentences import stage_left_out
+from ci.facts.sentences.on_stages import stage_left_out
 from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdict
 from ci.run.commit_runs import Checkout
 from ci.store.folder import open_store

@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from ci.engines import Observer
 from ci.errors import ExitCode, InfrastructureError, UsageError
-from ci.facts import sentences as say
+from ci.facts.sentences import on_harness, on_rows, on_stages, on_tests
 from ci.gates.rules import exit_code
 from ci.model.plan import RunPlan
 from ci.model.results import BuildResult, Harness, ImageFacts, PlatformResult, Product, RunResult
@@ -76,7 +76,7 @@ def test_a_good_run(work: Workplace) -> None:
     assert {"events.jsonl", "pytest.jsonl", "junit.xml", "generated.tar.gz"} <= set(
         result.artifacts
     )
-    assert say.full_suite() in result.findings
+    assert on_rows.full_suite() in result.findings
     assert result.build == BuildResult(generated_lines=0)  # of an empty file
 
 
@@ -94,8 +94,8 @@ def test_a_failing_test(work: Workplace) -> None:
     work.write("tests/test_b.py", "def test_b(): assert 1 == 2\n")
     result = work.only()
     assert judged(result) == RED
-    assert result.verdict.evidence[0] == say.failed_tests(1, 0, 0, ["tests/test_b.py::test_b"])
-    assert say.failed_counts(1, 0, 0) in result.findings
+    assert result.verdict.evidence[0] == on_tests.failed_tests(1, 0, 0, ["tests/test_b.py::test_b"])
+    assert on_rows.failed_counts(1, 0, 0) in result.findings
     assert "assert 1 == 2" in work.output()  # the end of the failing stage's log
 
 
@@ -117,7 +117,7 @@ def test_a_crash_of_the_test_process(work: Workplace) -> None:
     work.write("tests/test_b.py", crash)
     result = work.only()
     assert judged(result) == (Product.FAILED, Harness.CRASHED, ExitCode.PRODUCT_FAILURE)
-    assert say.process_crashed(["tests/test_b.py::test_b"]) in result.findings
+    assert on_rows.process_crashed(["tests/test_b.py::test_b"]) in result.findings
     assert result.pytest is not None
     assert (result.pytest.passed, result.pytest.summary) == (1, None)
     assert result.stages[-1].exit_code == 139
@@ -146,7 +146,7 @@ def test_a_test_that_leaves_pytest_behind(work: Workplace) -> None:
     work.write("tests/test_b.py", "import os\ndef test_b(): os._exit(0)\n")
     result = work.only()
     assert judged(result) == (Product.INCOMPLETE, Harness.CRASHED, ExitCode.PRODUCT_FAILURE)
-    assert say.process_crashed(["tests/test_b.py::test_b"]) in result.findings
+    assert on_rows.process_crashed(["tests/test_b.py::test_b"]) in result.findings
 
 
 @pytest.mark.parametrize("loss", ["log.unlink()", "log.write_text('')", "log.write_text('{')"])
@@ -173,7 +173,7 @@ def test_a_suite_that_cannot_begin_has_no_result(work: Workplace) -> None:
 
 def test_a_file_that_cannot_be_imported_is_an_error(work: Workplace) -> None:
     work.write("tests/test_b.py", "import nothing_of_that_name\n")
-    assert say.failed_counts(0, 0, 1) in work.only().findings
+    assert on_rows.failed_counts(0, 0, 1) in work.only().findings
 
 
 def test_an_interrupted_build_proves_nothing(work: Workplace) -> None:
@@ -191,7 +191,7 @@ def test_a_crash_after_the_summary(work: Workplace, monkeypatch: pytest.MonkeyPa
     work.write("tests/conftest.py", die)
     result = work.only()
     assert judged(result) == (Product.PASSED, Harness.EXIT_AFTER_SUMMARY, ExitCode.PASSED)
-    assert say.wrapper_returned(137, by_agent=False) in result.findings
+    assert on_rows.wrapper_returned(137, by_agent=False) in result.findings
 
 
 def test_a_log_that_is_cut_after_a_whole_record(work: Workplace) -> None:
@@ -219,9 +219,12 @@ def pytest_sessionstart(session):
     [
         (
             "import pytest\ndef test_a(): pytest.skip('no device')\n",
-            finding(say.nothing_passed, skipped=1),
+            finding(on_tests.nothing_passed, skipped=1),
         ),
-        ("", finding(say.bad_exit, reporter="pytest", status=5, detail=": no tests collected")),
+        (
+            "",
+            finding(on_tests.bad_exit, reporter="pytest", status=5, detail=": no tests collected"),
+        ),
     ],
 )
 def test_skipped_and_empty_are_no_success(work: Workplace, text: str, note: Finding) -> None:
@@ -245,8 +248,8 @@ def test_a_session_that_chooses_its_own_end(work: Workplace) -> None:
     work.write("tests/test_b.py", leave + "def test_c(): assert False\n")
     result = work.only()
     assert judged(result) == (Product.INCOMPLETE, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
-    assert say.exit_called(0, "enough") in result.findings
-    assert say.ended_within(0, ["tests/test_b.py::test_b"]) in result.verdict.evidence
+    assert on_tests.exit_called(0, "enough") in result.findings
+    assert on_tests.ended_within(0, ["tests/test_b.py::test_b"]) in result.verdict.evidence
 
 
 def test_a_fixture_that_ends_the_session(work: Workplace) -> None:
@@ -255,8 +258,8 @@ def test_a_fixture_that_ends_the_session(work: Workplace) -> None:
     work.write("ci.yaml", CONFIG.replace(" -q", ""))  # silent about what it has collected
     result = work.only()
     assert judged(result) == (Product.INCOMPLETE, Harness.CLEAN, ExitCode.PRODUCT_FAILURE)
-    assert say.exit_called(0, "x") in result.findings
-    assert say.ended_early(0, 1, 2) in result.verdict.evidence
+    assert on_tests.exit_called(0, "x") in result.findings
+    assert on_tests.ended_early(0, 1, 2) in result.verdict.evidence
 
 
 def test_odd_characters_are_no_obstacle(work: Workplace) -> None:
@@ -283,7 +286,7 @@ def test_a_broken_image(work: Workplace) -> None:
         Harness.INFRASTRUCTURE,
         ExitCode.INFRASTRUCTURE,
     )
-    assert result.findings == (say.not_run("cannot pull https://***@host/base (Log in.)"),)
+    assert result.findings == (on_stages.not_run("cannot pull https://***@host/base (Log in.)"),)
     assert "cannot pull https://***@host/base" in work.output()
     assert "secret" not in work.output() + result.model_dump_json()
 
@@ -324,7 +327,7 @@ def test_a_fault_of_this_program_is_a_result_like_any_other(work: Workplace) -> 
     work.engine.prepare_error = ZeroDivisionError("a bug")
     result = work.only()
     assert judged(result) == (Product.NOT_RUN, Harness.INFRASTRUCTURE, ExitCode.INFRASTRUCTURE)
-    assert result.findings == (say.not_run("ZeroDivisionError: a bug"),)
+    assert result.findings == (on_stages.not_run("ZeroDivisionError: a bug"),)
     assert "raise self.prepare_error" in work.output()  # for the developer who fixes it
 
 
@@ -340,7 +343,7 @@ def test_an_interrupt_keeps_what_was_measured(work: Workplace) -> None:
     work.engine.interrupted = True
     result, run = work.run()
     assert run.interrupted
-    assert say.interrupted() in result.platforms[0].findings
+    assert on_rows.interrupted() in result.platforms[0].findings
     assert result.platforms[0].build_install_s is not None
 
 
@@ -357,7 +360,7 @@ def test_an_interrupt_never_keeps_results_from_the_disk(
     result, run = work.run()  # finds the same on disk and in the store
     assert run.interrupted
     reason = "the run was interrupted before this platform started"
-    assert result.platforms[0].findings == (say.not_run(reason),)
+    assert result.platforms[0].findings == (on_stages.not_run(reason),)
     assert signal.getsignal(signal.SIGINT) is handler
 
 
@@ -443,9 +446,9 @@ def test_forged_times_are_not_believed(work: Workplace, resumed: bool) -> None:
     assert build.seconds is not None
     assert build.seconds > 0.005  # Python takes longer to start
     assert row.build_install_s == build.seconds
-    found = [it for it in row.verdict.evidence if it.code == say.record_changed.code]
+    found = [it for it in row.verdict.evidence if it.code == on_harness.record_changed.code]
     ends = f"exit code 0 after {build.seconds:.3f} s; the file has exit code 0 after 0.001 s"
-    assert found == [say.record_changed(f"stage build ended with {ends}")]
+    assert found == [on_harness.record_changed(f"stage build ended with {ends}")]
 
 
 DAMAGED: dict[str, Callable[[bytes], bytes]] = {

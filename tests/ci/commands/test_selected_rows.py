@@ -12,7 +12,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from ci.errors import ExitCode
-from ci.facts import sentences as say
+from ci.facts.sentences import on_stages
 from ci.model.outcomes import Outcome
 from ci.model.results import (
     Harness,
@@ -82,7 +82,7 @@ def test_selected_operators_do_not_satisfy_the_gate(
     assert code == ExitCode.INFRASTRUCTURE
     shown = " ".join(text.replace("\\", "").split())
     of = ("commit", "run")
-    sentences = [say.only_selected(it, ["run-000 (add*)"], FULL_RUN).text for it in of]
+    sentences = [on_stages.only_selected(it, ["run-000 (add*)"], FULL_RUN).text for it in of]
     assert any(it[1:] in shown for it in sentences)  # a table begins with a capital letter
     if "github" in words:
         assert "## tiny: not run on CPU; passed on cpu (selected add*)" in text.replace("\\", "")

@@ -11,7 +11,7 @@ from ci import cli
 from ci.engines.host.workfolder import WorkFolder
 from ci.engines.shells import Doorway, Opened
 from ci.errors import ExitCode, InfrastructureError
-from ci.facts import sentences as say
+from ci.facts.sentences import on_rows
 from ci.plan.project import load_project, plan_run
 from ci.protocol.events import (
     LeaseWaiting,
@@ -41,7 +41,7 @@ def test_a_failed_platform_is_kept(work: Workplace) -> None:
     [row] = run.platforms
     name = f"infini-ci-{run.run_id}-cpu-kept"
     assert row.kept == name
-    assert row.findings[-1] == say.kept(name)
+    assert row.findings[-1] == on_rows.kept(name)
     shown = ResultsReport(run).markdown()
     assert "A shell in what the run left, as long as it is kept:" in shown
     assert shown.count(f"shell {run.run_id} cpu") == 1

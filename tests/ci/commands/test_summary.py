@@ -18,7 +18,7 @@ from ci.analysis.combined import single_run
 from ci.analysis.comparison import Comparison
 from ci.commands.publishing import publish_run
 from ci.errors import ExitCode
-from ci.facts.sentences import reported
+from ci.facts.sentences.on_rows import reported
 from ci.model.outcomes import Outcome
 from ci.model.results import (
     MOST_FAILURES,

@@ -12,9 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.facts import sentences as say
 from ci.facts.contract import Contract, ContractBase, contract_text, load_contract
 from ci.facts.difference import compare_suites
+from ci.facts.sentences import on_rows
 from ci.facts.suite import DTYPE_CLASSES, LACKS_INSTRUCTIONS, adapt_to_processor, suite_of
 from ci.gates.regression import ChangeKind
 from ci.model.outcomes import (
@@ -368,9 +368,9 @@ def test_golden_findings(path: Path) -> None:
 def test_a_contract_of_a_simulated_device_says_so(path: Path) -> None:
     simulated = replace(contract(outcome(node_id("add.out"))), simulated=True)
     text = contract_text(simulated, config="tests/simulated/ci.yaml")
-    assert f"#\n# {say.simulated_device().text.capitalize()}.\n#\n" in text
+    assert f"#\n# {on_rows.simulated_device().text.capitalize()}.\n#\n" in text
     compiled = contract_text(replace(simulated, platform="metax"), config=None)
-    assert f"#\n# {say.compiled_only(None).text.capitalize()}.\n#\n" in compiled
+    assert f"#\n# {on_rows.compiled_only(None).text.capitalize()}.\n#\n" in compiled
     assert "#   python -m ci contract cpu --config tests/simulated/ci.yaml\n" in text
     assert "platform: cpu\nsimulated: true\ndevice: cpu\n" in text
     path.write_text(text, encoding="utf-8")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ci import cli
-from ci.facts import sentences as say
 from ci.facts.contract import load_contract
+from ci.facts.sentences import on_rows
 from ci.model.outcomes import OperatorTest
 from ci.model.results import PlatformResult, Product
 from tests.ci.workplace import CONFIG, Workplace, new_workplace
@@ -77,8 +77,8 @@ def test_a_contract_learns_of_smaller_processors_and_holds_on_larger_ones(
     assert said in capsys.readouterr().out
     again = run(work, SMALL, skips=True)
     assert again.verdict.product is Product.PASSED
-    assert say.instructions_missing(1, [NEEDS]) in again.findings
-    assert not [it for it in again.findings if it.code == say.contract_differs.code]
+    assert on_rows.instructions_missing(1, [NEEDS]) in again.findings
+    assert not [it for it in again.findings if it.code == on_rows.contract_differs.code]
     assert again.environment["processor"] == {
         "torch": "AVX2",
         "onednn": "AVX2",

@@ -13,11 +13,11 @@ import pytest
 
 from ci.agent.pytest_stage import MOST_TESTS, failed_tests, rerun_refusal
 from ci.cli import main
-from ci.facts import sentences as say
 from ci.facts.events import parse_events
 from ci.facts.notes import rerun_notes
 from ci.facts.record import RunRecord
 from ci.facts.result_files import ResultFiles
+from ci.facts.sentences import on_rows
 from ci.model.details import Rerun
 from ci.model.outcomes import Outcome
 from ci.model.results import Harness, Product
@@ -106,7 +106,7 @@ def test_what_failed_is_run_again_and_nothing_else(suite: Job) -> None:
     }
     assert [e["signal"] for e in suite.events("rerun_finished")] == [signal.SIGSEGV] * 2
     assert (suite.workspace / "good").read_text() == "xxx"
-    assert rerun_notes(*evidence(suite)) == [say.reruns(2, 3, 0), say.reruns(2, 2, 2)]
+    assert rerun_notes(*evidence(suite)) == [on_rows.reruns(2, 3, 0), on_rows.reruns(2, 2, 2)]
 
 
 def test_with_worker_processes_a_crash_takes_nothing_with_it(suite: Job) -> None:
@@ -165,8 +165,8 @@ def test_all_reruns_together_have_the_time_of_the_stage(job: Job) -> None:
     assert ended["text"] == f"pytest: no more reruns: {ended['reason']}"
     assert job.finished("pytest")["timed_out"] is False
     assert rerun_notes(*evidence(job)) == [
-        say.reruns(1, 0, 0),  # that it was ended says nothing about it
-        say.reruns_ended("rerun 1 of 3 reached the time limit of 5 s", after_some=True),
+        on_rows.reruns(1, 0, 0),  # that it was ended says nothing about it
+        on_rows.reruns_ended("rerun 1 of 3 reached the time limit of 5 s", after_some=True),
     ]
 
 
@@ -250,12 +250,12 @@ def test_notes(passed: dict[str, str], notes: list[tuple[int, int, int]]) -> Non
         for name, letters in passed.items()
         for attempt, letter in enumerate(letters, 1)
     ]
-    assert rerun_notes(reruns, passed, record(ENDED)) == [say.reruns(*note) for note in notes]
+    assert rerun_notes(reruns, passed, record(ENDED)) == [on_rows.reruns(*note) for note in notes]
 
 
 def test_a_note_gives_the_reason_for_no_reruns() -> None:
     ended = {"event": "reruns_ended", "reason": "pytest did not finish"}
-    assert rerun_notes([], ["a"], record(ended))[-1] == say.reruns_ended(
+    assert rerun_notes([], ["a"], record(ended))[-1] == on_rows.reruns_ended(
         "pytest did not finish", after_some=False
     )
     assert rerun_notes([], ["a"], record()) == []
@@ -271,7 +271,7 @@ def test_a_run_with_reruns_from_beginning_to_end(work: Workplace) -> None:
     assert platform.pytest is not None
     assert platform.pytest.summary is not None
     assert platform.pytest.summary.startswith("1 failed, 1 passed in ")
-    assert platform.findings[:2] == (say.failed_counts(1, 0, 0), say.reruns(1, 1, 1))
+    assert platform.findings[:2] == (on_rows.failed_counts(1, 0, 0), on_rows.reruns(1, 1, 1))
     assert [stage.name for stage in platform.stages] == ["image", "sync", "build", "pytest"]
     assert {"pytest.rerun-1.jsonl", "pytest.rerun-1.log"} <= set(platform.artifacts)
     details = ResultFiles(folder=run.records.folder / "cpu").details

@@ -6,14 +6,10 @@ import json
 
 import pytest
 
-from ci.facts.sentences import (
-    MOST_LISTED,
-    SENTENCES,
-    failed_tests,
-    full_suite,
-    reported,
-    running_tests,
-)
+from ci.facts.sentences import SENTENCES
+from ci.facts.sentences.on_rows import full_suite, reported
+from ci.facts.sentences.on_tests import failed_tests, running_tests
+from ci.facts.sentences.sentence import MOST_LISTED
 from ci.model.results import Evidence, Grade
 from tests.docs.findings import examples
 

@@ -15,10 +15,11 @@ import pytest
 from ci import cli
 from ci.engines.host.workfolder import host_job
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.facts import sentences as say
 from ci.facts.environment_key import environment_key
 from ci.facts.pytest_log import PytestOutput, parse_log, read_output
-from ci.facts.sentences import Exit, suite_passed
+from ci.facts.sentences import on_rows, on_tests
+from ci.facts.sentences.on_tests import suite_passed
+from ci.facts.sentences.sentence import Exit
 from ci.facts.shards import division_errors, merge_files, merge_outputs
 from ci.facts.suite import suite_of
 from ci.facts.timeline import read_timeline
@@ -116,7 +117,7 @@ def test_a_row_has_its_shards(work: Workplace) -> None:
     assert [(it.shard, it.tests) for it in row.shards] == [(1, 6), (2, 5)]
     assert sorted(it.exit_code or 0 for it in row.shards) in ([0, 1], [1, 1])
     assert row.pytest_s == max(it.seconds or 0.0 for it in row.shards)
-    assert say.shards(2, [it.seconds or 0.0 for it in row.shards]) in row.findings
+    assert on_rows.shards(2, [it.seconds or 0.0 for it in row.shards]) in row.findings
     assert environment_key(row).shards == "2 shards"
     alone, _ = row_of(work, 1)
     assert alone.shards == ()
@@ -155,8 +156,8 @@ def test_what_ran_before_and_beside_a_crash_counts(work: Workplace) -> None:
     assert judgment(row) == (Product.FAILED, Harness.CRASHED)
     assert row.pytest is not None
     assert (row.pytest.passed, row.pytest.summary) == (1, None)
-    assert say.running_tests(["tests/test_a.py::test_a"]) in row.verdict.evidence
-    crashed = finding(say.shard_ended, shards=2, end=Exit(139, SIGSEGV)._asdict())
+    assert on_tests.running_tests(["tests/test_a.py::test_a"]) in row.verdict.evidence
+    crashed = finding(on_tests.shard_ended, shards=2, end=Exit(139, SIGSEGV)._asdict())
     assert crashed.is_in(row.verdict.evidence)
     assert [it.test for it in row.failures] == ["tests/test_a.py::test_a"]
 
@@ -219,11 +220,11 @@ def test_a_suite_that_removes_the_plugin_is_detected(work: Workplace) -> None:
     row, _ = row_of(work, 2)
     assert judgment(row) == (Product.INCOMPLETE, Harness.INFRASTRUCTURE)
     assert list(row.verdict.evidence[:2]) == [
-        say.shards_differ(
+        on_tests.shards_differ(
             "shard 1, 2 did not record which tests it collected: the test command must pass its"
             " arguments and PYTHONPATH on to pytest"
         ),
-        say.shards_differ("more than one shard ran tests/test_a.py::test_a"),
+        on_tests.shards_differ("more than one shard ran tests/test_a.py::test_a"),
     ]
     assert row.pytest is not None
     assert row.pytest.passed == 1
@@ -391,7 +392,7 @@ def test_the_command_line_asks_for_shards(
     second = run_command(work, "--shards=3")
     assert (second[1]["shards"], len(second[1]["seconds"])) == (3, 12)
     assert [it["shards"] for it in run_command(work)] == [1, 1]
-    assert say.shards(2, []).text in capsys.readouterr().out
+    assert on_rows.shards(2, []).text in capsys.readouterr().out
     request = read_request(work.results, (work.results / "latest").resolve().name)
     assert request.shards == 1
 

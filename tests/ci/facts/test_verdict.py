@@ -19,7 +19,8 @@ from ci.facts.events import parse_events
 from ci.facts.notes import notes_of
 from ci.facts.pytest_log import ListedFailure, parse_log
 from ci.facts.record import RunRecord
-from ci.facts.sentences import contract_broken, full_suite, skipped_tests
+from ci.facts.sentences.on_rows import full_suite
+from ci.facts.sentences.on_tests import contract_broken, skipped_tests
 from ci.facts.verdict import judge, not_run
 from ci.model.details import Rerun
 from ci.model.outcomes import ClosingSummary, Outcome, PytestLog, Suite, TestOutcome

@@ -13,7 +13,7 @@ from ci.engines.job import container_job
 from ci.errors import ConfigError
 from ci.facts.platform_result import LONGEST_TEXT, judged_result, not_run_result
 from ci.facts.result_files import ResultFiles
-from ci.facts.sentences import reported
+from ci.facts.sentences.on_rows import reported
 from ci.model.plan import NetworkPlan, SystemPackages
 from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
 from ci.model.results import ExecutionFacts

@@ -14,10 +14,10 @@ import pytest
 from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode, UsageError
-from ci.facts import sentences as say
 from ci.facts.contract import make_contract
 from ci.facts.environment_key import environment_key
 from ci.facts.operators import read_record, recorded_properties
+from ci.facts.sentences import on_rows
 from ci.facts.suite import UNSELECTED, restrict_to_selection
 from ci.model.outcomes import OperatorTest, Outcome, Selection, State, Suite
 from ci.model.results import PlatformResult, RunResult
@@ -271,7 +271,7 @@ class TestNarrowing:
         assert read_record("selection", recorded) is None
 
 
-HALF = say.selected(2, 4)
+HALF = on_rows.selected(2, 4)
 
 
 def test_a_selected_run_is_judged_by_what_was_selected(
@@ -279,9 +279,9 @@ def test_a_selected_run_is_judged_by_what_was_selected(
 ) -> None:
     code, row = tiny.run("--select", "add*")
     assert code == ExitCode.PASSED
-    assert row.findings[:2] == (say.selected_suite(), HALF)
-    assert say.overloads_executed(["2 of 2"]) in row.findings
-    contract = {say.no_contract.code, say.contract_differs.code}
+    assert row.findings[:2] == (on_rows.selected_suite(), HALF)
+    assert on_rows.overloads_executed(["2 of 2"]) in row.findings
+    contract = {on_rows.no_contract.code, on_rows.contract_differs.code}
     assert not [note for note in row.findings if note.code in contract]
     assert row.environment["selection"] == {"operators": "add*", "overloads": 2, "of": 4}
     assert environment_key(row).selection == "add*"
@@ -295,7 +295,7 @@ def test_the_callers_variable_selects_too(tiny: Tiny, monkeypatch: pytest.Monkey
     code, row = tiny.run()
     assert (code, row.findings[1]) == (ExitCode.PASSED, HALF)
     code, row = tiny.run("--select", "all")
-    assert (code, row.findings[0]) == (ExitCode.PASSED, say.full_suite())
+    assert (code, row.findings[0]) == (ExitCode.PASSED, on_rows.full_suite())
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_a_library_that_does_not_say_what_it_has(tiny: Tiny) -> None:
     tiny.plant("    if ASKED:\n", "    if False:\n")
     code, row = tiny.run("--select", "abs")
     assert code == ExitCode.PRODUCT_FAILURE
-    assert say.selection_unrecorded("abs") in row.findings
+    assert on_rows.selection_unrecorded("abs") in row.findings
     assert any(note.startswith("contract: 6 tests vanished") for note in row.notes)
 
 

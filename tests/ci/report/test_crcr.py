@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ci.analysis.flaky import FlakyEvidence, FlakyTest
 from ci.analysis.triage import PassedRun, TriageCategory, TriageFacts
 from ci.facts.environment_key import ComponentChange
-from ci.facts.sentences import PENDING
+from ci.facts.sentences.on_stages import PENDING
 from ci.facts.suite import outcomes_of
 from ci.facts.verdict import judge, not_run
 from ci.model.details import Rerun

@@ -11,7 +11,7 @@ import pytest
 
 from ci.engines import Engine
 from ci.errors import ConfigError, InfrastructureError
-from ci.facts import sentences as say
+from ci.facts.sentences import on_stages
 from ci.model import plan as plans
 from ci.model.plan import EnginePlan
 from ci.model.results import PlatformResult, Product
@@ -72,7 +72,7 @@ class Lab:
         self.engines["lab-a"] = Dying(record=self.work.folder / "lab-a", name="lab-a")
 
 
-ATTEMPT_FAILED = say.attempt_failed.code
+ATTEMPT_FAILED = on_stages.attempt_failed.code
 
 
 def texts(row: PlatformResult) -> list[str]:
@@ -84,9 +84,9 @@ def test_engine_that_does_not_answer_is_replaced_at_once(work: Workplace) -> Non
     lab.dead.touch()
     row = lab.run()
     assert row.verdict.product is Product.PASSED
-    failed = say.attempt_failed(1, "lab-a", "no Docker Engine answers at a")
+    failed = on_stages.attempt_failed(1, "lab-a", "no Docker Engine answers at a")
     assert failed in row.verdict.evidence
-    assert say.earlier_attempts(1) in row.findings
+    assert on_stages.earlier_attempts(1) in row.findings
     assert lab.calls("lab-b") == ["prepare cpu", "execute cpu"]
 
 
@@ -138,7 +138,7 @@ def test_container_is_adopted_if_its_engine_answers_again(work: Workplace) -> No
     result, _ = work.run(connect=revive)
     assert "resume cpu" in lab.calls("lab-a")
     assert lab.calls("lab-b") == []
-    assert result.platforms[0].findings[-1] == say.earlier_attempts(1)
+    assert result.platforms[0].findings[-1] == on_stages.earlier_attempts(1)
 
 
 def test_attempts_are_bounded_and_each_is_recorded(work: Workplace) -> None:
@@ -148,9 +148,9 @@ def test_attempts_are_bounded_and_each_is_recorded(work: Workplace) -> None:
     assert row.verdict.product is Product.NOT_RUN
     reason = "not_run, infrastructure: no space left"
     assert row.verdict.evidence == (
-        say.platform_failed("no space left"),
-        say.attempt_failed(1, "lab-a", reason),
-        say.attempt_failed(2, "lab-a", reason),
+        on_stages.platform_failed("no space left"),
+        on_stages.attempt_failed(1, "lab-a", reason),
+        on_stages.attempt_failed(2, "lab-a", reason),
     )
     assert lab.calls("lab-a") == ["prepare cpu", *2 * ["resume cpu", "prepare cpu"]]
 
@@ -171,7 +171,7 @@ def test_what_is_no_fault_of_the_infrastructure_is_not_tried_again(
     else:
         lab.engines["lab-a"].prepare_error = ConfigError("no base image")
     row = lab.run()
-    assert not finding(say.attempt_failed).is_in(row.verdict.evidence)
+    assert not finding(on_stages.attempt_failed).is_in(row.verdict.evidence)
     assert lab.calls("lab-a").count("prepare cpu") == 1
 
 
@@ -188,7 +188,7 @@ def test_interrupt_while_it_waits_keeps_the_last_outcome(work: Workplace) -> Non
     result, run = work.run(connect=interrupt)
     assert run.interrupted
     evidence = result.platforms[0].verdict.evidence
-    assert finding(say.attempt_failed, attempt=1, engine="lab-a").is_in(evidence)
+    assert finding(on_stages.attempt_failed, attempt=1, engine="lab-a").is_in(evidence)
     assert lab.calls("lab-b") == []
 
 

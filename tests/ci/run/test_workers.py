@@ -16,8 +16,8 @@ import pytest
 
 from ci.engines import EngineMachine, EngineMessage, Observer
 from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, UsageError
-from ci.facts import sentences as say
 from ci.facts.result_files import ResultFiles
+from ci.facts.sentences import on_harness, on_stages
 from ci.gates.rules import exit_code
 from ci.model.plan import EnginePlan, RunPlan
 from ci.model.results import ExecutionFacts, Harness, ImageFacts, Product, RunResult
@@ -159,7 +159,7 @@ def test_a_platform_that_cannot_begin_leaves_the_others_alone(work: Workplace) -
     result, _ = work.run(platforms=THREE)
     assert products(result) == {"cpu": "not_run", "moore": "passed", "ascend": "passed"}
     assert result.platforms[0].findings == (
-        say.not_run("platforms.cpu: got too little (Say more.)"),
+        on_stages.not_run("platforms.cpu: got too little (Say more.)"),
     )
     assert "CPU: platforms.cpu: got too little (Say more.)\n" in work.output()
     assert exit_code(result.platforms) == ExitCode.INFRASTRUCTURE
@@ -246,9 +246,9 @@ def test_one_interrupt_ends_all(work: Workplace) -> None:
     result, run = work.run(platforms=THREE, jobs=2)
     assert run.interrupted
     notes = sorted((it.findings[0] for it in result.platforms), key=lambda it: it.text)
-    while_prepared = say.not_run("the run was interrupted while the image was prepared")
+    while_prepared = on_stages.not_run("the run was interrupted while the image was prepared")
     assert notes == [
-        say.not_run("the run was interrupted before this platform started"),
+        on_stages.not_run("the run was interrupted before this platform started"),
         while_prepared,
         while_prepared,
     ]
@@ -385,10 +385,10 @@ def test_what_one_platform_writes_is_its_own_row(work: Workplace) -> None:
     result, run = work.run(platforms=["cpu", "moore"])
     assert products(result) == {"cpu": "passed", "moore": "incomplete"}
     evidence = result.platform("moore").verdict.evidence
-    assert finding(say.unreadable_lines, source="log").is_in(evidence)
+    assert finding(on_harness.unreadable_lines, source="log").is_in(evidence)
     for place in ("events", "output"):
-        assert finding(say.unreadable_lines, source=place, lines=4).is_in(evidence)
-    assert finding(say.unreadable_lines, longest=LONGEST).is_in(evidence)
+        assert finding(on_harness.unreadable_lines, source=place, lines=4).is_in(evidence)
+    assert finding(on_harness.unreadable_lines, longest=LONGEST).is_in(evidence)
     assert exit_code(result.platforms) == ExitCode.PRODUCT_FAILURE
     log = run.records.folder / "moore" / "agent.log"
     assert log.read_text().startswith('{"event":"stage_started"}\n')
@@ -405,7 +405,9 @@ def test_a_fault_in_a_worker_is_its_platforms_row(work: Workplace, fault: Except
     odd(work, prepare_moore=raises(fault))
     result, _ = work.run(platforms=["cpu", "moore"])
     assert products(result) == {"cpu": "passed", "moore": "not_run"}
-    assert result.platform("moore").findings == (say.not_run(f"{type(fault).__name__}: {fault}"),)
+    assert result.platform("moore").findings == (
+        on_stages.not_run(f"{type(fault).__name__}: {fault}"),
+    )
     assert exit_code(result.platforms) == ExitCode.INFRASTRUCTURE
 
 

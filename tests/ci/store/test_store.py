@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Dialect, Update, func, select, update
 
 from ci.errors import InfrastructureError, UsageError
-from ci.facts.sentences import reported
+from ci.facts.sentences.on_rows import reported
 from ci.model.details import Details
 from ci.model.outcomes import Outcome
 from ci.model.results import BuildResult, OverloadCount, RunResult, StageResult

@@ -17,7 +17,7 @@ import yaml
 from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.facts import sentences as say
+from ci.facts.sentences import on_rows
 from ci.model.plan import CONTAINER_WHEELS
 from ci.model.results import Lineage
 from ci.plan import bundle as names
@@ -117,7 +117,7 @@ def test_a_run_is_that_of_the_packed_commit(bundle: Path, tmp_path: Path) -> Non
     assert (result.project, result.commit, result.dirty) == ("tiny", COMMIT, True)
     assert result.lineage == Lineage(branch="packed", depth=7)
     assert "-0123abcd-" in result.run_id
-    assert result.platforms[0].findings == (say.full_suite(),)
+    assert result.platforms[0].findings == (on_rows.full_suite(),)
 
 
 def test_sources_with_a_history_above_them(project: Path, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_sources_with_a_history_above_them(project: Path, tmp_path: Path) -> Non
     path = write_bundle(project, tmp_path / "bundle.tar", git_history.subfolder(project))
     assert run("run", "--bundle", path) == ExitCode.PASSED
     result = read_results(tmp_path / "results" / "latest" / "results.json")
-    assert result.platforms[0].findings == (say.full_suite(),)
+    assert result.platforms[0].findings == (on_rows.full_suite(),)
     with open_bundle(path, []) as opened:
         request = opened.request(tmp_path, RunOptions(), None)
         [plan] = opened.plans(request, tmp_path)
@@ -158,7 +158,7 @@ def test_a_run_goes_on_with_its_bundle(
     assert run("run", "--bundle", bundle, *resume) == ExitCode.PASSED
     result = read_results(folder / "results.json")
     assert (result.run_id, result.commit) == (folder.name, COMMIT)
-    assert result.platforms[0].findings == (say.full_suite(),)
+    assert result.platforms[0].findings == (on_rows.full_suite(),)
     message = "--resume: continues the run with its original platforms and options"
     assert message in refused(capsys, "run", "cpu", "--bundle", bundle, *resume)
     changed(bundle, COMMIT.encode(), COMMIT[::-1].encode())
