@@ -27,23 +27,19 @@ from pydantic import JsonValue
 
 from ci.facts.sentences.on_rows import full_suite, overloads_executed
 from ci.model.details import BuildDetails, Details, Unit, UnitKind
+from ci.model.fields import MOST_ANCESTORS
 from ci.model.outcomes import Outcome, TestOutcome
 from ci.model.platforms import PLATFORMS
 from ci.model.results import (
-    MOST_ANCESTORS,
     BuildResult,
-    Evidence,
-    Grade,
-    Harness,
     Lineage,
     OverloadCount,
     PlatformResult,
-    Product,
     PytestResult,
     RunResult,
     StageResult,
-    Verdict,
 )
+from ci.model.verdicts import Evidence, Grade, Harness, Product, Verdict
 from ci.store.folder import default_url
 from ci.store.store import Store
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ci.facts.sentences.sentence import Sentence
-from ci.model.results import Evidence
+from ci.model.verdicts import Evidence
 
 
 @dataclass(frozen=True)

@@ -15,18 +15,8 @@ from typing import Any
 
 from bench.generated_history import lineage_of
 from ci.facts.sentences.on_rows import full_suite
-from ci.model.results import (
-    BuildResult,
-    Evidence,
-    Grade,
-    Harness,
-    PlatformResult,
-    Product,
-    PytestResult,
-    RunResult,
-    StageResult,
-    Verdict,
-)
+from ci.model.results import BuildResult, PlatformResult, PytestResult, RunResult, StageResult
+from ci.model.verdicts import Evidence, Grade, Harness, Product, Verdict
 
 PROJECT = "team"
 BEGIN = datetime(2026, 1, 5, 8, tzinfo=UTC)  # a Monday

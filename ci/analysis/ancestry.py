@@ -21,7 +21,8 @@ from functools import cached_property
 from types import MappingProxyType
 
 from ci.errors import UsageError
-from ci.model.results import MAIN_BRANCHES, MOST_ANCESTORS
+from ci.model.fields import MOST_ANCESTORS
+from ci.model.results import MAIN_BRANCHES
 from ci.store.rows import CommitParents, RunHead
 from ci.util.text import SHORT, near_match
 

@@ -18,7 +18,8 @@ from ci.facts import measures
 from ci.facts.environment_key import ComponentChange, environment_key
 from ci.facts.measures import IMAGE, Benchmark, Quantity
 from ci.model.details import UnitKind
-from ci.model.results import Grade, PlatformResult
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Grade
 from ci.util.text import join_names
 
 

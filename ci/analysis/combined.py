@@ -13,7 +13,8 @@ from ci.errors import UsageError
 from ci.facts.sentences.on_stages import no_result, only_selected
 from ci.gates.rules import Subject
 from ci.model.platforms import PLATFORMS
-from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdict
+from ci.model.results import PlatformResult, RunResult
+from ci.model.verdicts import Harness, Product, Verdict
 from ci.store.rows import LATEST
 from ci.util.invocation import command
 from ci.util.text import SHORT, shorten

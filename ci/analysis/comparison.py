@@ -34,7 +34,8 @@ from ci.facts.suite import adapt_to_processor, suite_name, suite_of
 from ci.gates.regression import ChangeKind, Judgement, Standing, standing
 from ci.gates.rules import Subject
 from ci.model.outcomes import Outcome, Processor, Suite
-from ci.model.results import PlatformResult, Product, title
+from ci.model.results import PlatformResult, title
+from ci.model.verdicts import Product
 from ci.util.text import commit_name, counted, join_names
 
 if TYPE_CHECKING:  # 0.3 s for SQLAlchemy, 0.1 s for YAML

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ci.analysis.parts import CauseKind
 from ci.facts import measures
 from ci.facts.measures import Quantity
-from ci.model.results import Grade
+from ci.model.verdicts import Grade
 
 MOST = 5  # shares in a text, so that it stays one sentence; the contributors are complete
 LISTED = 0.05  # of the change; a smaller share explains too little and is added to the rest

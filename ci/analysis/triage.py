@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from ci.analysis.flaky import FlakyTest
 from ci.facts.environment_key import NO_TORCH, ComponentChange, environment_key
 from ci.facts.sentences import on_stages, on_tests
-from ci.model.results import Evidence, Grade, Harness, PlatformResult, Product, RunResult, Verdict
+from ci.model.results import PlatformResult, RunResult
+from ci.model.verdicts import Evidence, Grade, Harness, Product, Verdict
 from ci.util.text import counted
 
 if TYPE_CHECKING:  # it imports SQLAlchemy

@@ -18,7 +18,7 @@ from ci.commands.options import (
 )
 from ci.commands.reading import reading_store
 from ci.errors import ExitCode, InfrastructureError, UsageError
-from ci.model.results import MOST_SHARDS
+from ci.model.fields import MOST_SHARDS
 from ci.util.text import join_names, near_match
 
 if TYPE_CHECKING:  # they import NumPy, pydantic, SimPy and SQLAlchemy

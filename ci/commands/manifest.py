@@ -25,7 +25,7 @@ from ci.commands.options import (
 )
 from ci.errors import ExitCode, UsageError
 from ci.manifests import kubernetes, slurm
-from ci.model.results import MOST_SHARDS
+from ci.model.fields import MOST_SHARDS
 from ci.model.trust import Trust
 from ci.plan import source
 from ci.plan.ci_variables import read_ci_job

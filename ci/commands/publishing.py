@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from ci.commands.reading import reading_store
 from ci.errors import CiError, ExitCode
 from ci.gates.rules import exit_code
-from ci.model.results import Product, RunResult
+from ci.model.results import RunResult
+from ci.model.verdicts import Product
 from ci.store.folder import newest_decision
 from ci.util import process
 from ci.util.terminal import ACTIONS_VARIABLE, complain, show_workflow_commands

@@ -31,9 +31,11 @@ from ci.engines.select import select_engine
 from ci.errors import CiError, ExitCode, UsageError
 from ci.facts.verdict import has_all_benchmarks, is_cut
 from ci.gates.rules import exit_code
+from ci.model.fields import MOST_SHARDS
 from ci.model.plan import EngineKind, Priority, RunPlan
-from ci.model.results import MOST_SHARDS, Harness, RunResult
+from ci.model.results import RunResult
 from ci.model.trust import Trust
+from ci.model.verdicts import Harness
 from ci.plan.ci_variables import read_ci_job
 from ci.plan.config import MOST_RERUNS
 from ci.plan.given import read_given

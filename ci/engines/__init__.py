@@ -13,8 +13,8 @@ from ci.protocol.events import Event
 if TYPE_CHECKING:  # noxfile.py checks prerequisites before anything is installed
     from ci.engines.checks import Finding
     from ci.engines.leftovers import Leftovers
+    from ci.model.execution import ExecutionFacts, ImageFacts
     from ci.model.plan import EnginePlan, RunPlan
-    from ci.model.results import ExecutionFacts, ImageFacts
 
 
 class Observer(Protocol):

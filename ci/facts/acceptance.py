@@ -26,7 +26,8 @@ from ci.facts.measures import (
     read_quantity,
     stage_and_quantity,
 )
-from ci.model.results import CommitId, Direction
+from ci.model.fields import CommitId
+from ci.model.results import Direction
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]  # as the store's columns
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=10_000)]

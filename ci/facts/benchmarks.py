@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from ci.facts.files import LARGEST_FILE, ArchiveMember, read_archive, read_text_file
-from ci.model.results import MOST_BENCHMARKS, BenchmarkResult, Direction
+from ci.model.fields import MOST_BENCHMARKS
+from ci.model.results import BenchmarkResult, Direction
 from ci.protocol.agent_files import benchmark_file
 from ci.util.lines import parse
 from ci.util.text import counted, make_inert, make_json_storable, shorten

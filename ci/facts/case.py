@@ -17,9 +17,11 @@ from ci.facts.sentences.sentence import Exit
 from ci.facts.shards import Shards, division_errors
 from ci.facts.suite import adapt_to_processor, restrict_to_selection, suite_of
 from ci.model.details import Rerun
+from ci.model.execution import ExecutionFacts
 from ci.model.outcomes import PytestLog, Selection
 from ci.model.plan import RunPlan
-from ci.model.results import Distribution, Evidence, ExecutionFacts, OverloadCount, is_compiled_only
+from ci.model.results import Distribution, OverloadCount, is_compiled_only
+from ci.model.verdicts import Evidence
 from ci.protocol.distributions import WHEEL_SUFFIX
 from ci.protocol.events import CommandEnd, DiskFull, StageFinished
 from ci.protocol.job import DISK_FULL, StagePlan

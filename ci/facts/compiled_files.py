@@ -19,7 +19,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 from elftools.elf.sections import Symbol
 
-from ci.model.results import LONGEST_NAME, MOST_LIBRARIES
+from ci.model.fields import LONGEST_NAME, MOST_LIBRARIES
 
 LARGEST_COMPILED = 1 << 30  # bytes, of all compiled files of a wheel
 MOST_SYMBOLS = 200_000  # of a file, which take seconds to read

@@ -39,7 +39,8 @@ from ci.facts.suite import (
 )
 from ci.model.outcomes import SKIP_REASONS, OperatorTest, Outcome, PytestLog, State, Suite
 from ci.model.platforms import PLATFORMS
-from ci.model.results import Product, RunResult, device_kind, is_compiled_only
+from ci.model.results import RunResult, device_kind, is_compiled_only
+from ci.model.verdicts import Product
 from ci.util.invocation import command
 from ci.util.text import join_names, near_match
 from ci.util.yaml import Document, FileFinding, Location, format_findings, read_document

@@ -14,8 +14,10 @@ from ci.facts.case import Case, exit_of
 from ci.facts.files import read_log_lines
 from ci.facts.result_files import ResultFiles
 from ci.facts.verdict import broken_contract
+from ci.model.fields import LONGEST_MESSAGE, LONGEST_TEST, MOST_FAILURES
 from ci.model.outcomes import Outcome
-from ci.model.results import LONGEST_MESSAGE, LONGEST_TEST, MOST_FAILURES, Failure, Harness, Verdict
+from ci.model.results import Failure
+from ci.model.verdicts import Harness, Verdict
 from ci.util.text import mask_credentials, strip_controls
 
 # Errors in a build's log, the most telling kind first; the first line of that kind counts. pip

@@ -19,7 +19,8 @@ from ci.facts.verdict import BREACHES, code_after_summary, not_provided
 from ci.gates.regression import ChangeKind
 from ci.model.details import Rerun
 from ci.model.outcomes import INSTRUCTION_SET, KERNELS, NO_DEVICE, Outcome, TestOutcome
-from ci.model.results import Evidence, Harness, OverloadCount, Product, Verdict
+from ci.model.results import OverloadCount
+from ci.model.verdicts import Evidence, Harness, Product, Verdict
 from ci.protocol.events import LeaseTaken, RerunsEnded, SourcesRemoved
 from ci.protocol.job import StagePlan
 from ci.protocol.pytest_status import is_pytest

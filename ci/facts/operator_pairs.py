@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ci.facts.sentences import on_tests
 from ci.facts.suite import Outcomes, dtype_of, suite_from
 from ci.model.outcomes import OperatorTest, State
-from ci.model.results import Product, Verdict
+from ci.model.verdicts import Product, Verdict
 
 # Evidence on a suite that ran to the end where it should.
 _OF_WHOLE_SUITES = {

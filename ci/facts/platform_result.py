@@ -21,18 +21,11 @@ from ci.facts.result_files import ResultFiles
 from ci.facts.sentences import on_artifacts, on_rows, on_stages
 from ci.facts.shards import shard_results
 from ci.facts.verdict import judge, not_run
+from ci.model.execution import ExecutionFacts
 from ci.model.outcomes import Outcome
 from ci.model.plan import RunPlan
-from ci.model.results import (
-    Evidence,
-    ExecutionFacts,
-    PlatformResult,
-    Product,
-    PytestResult,
-    StageResult,
-    selected_title,
-    title,
-)
+from ci.model.results import PlatformResult, PytestResult, StageResult, selected_title, title
+from ci.model.verdicts import Evidence, Product
 from ci.protocol.events import StageFinished
 from ci.protocol.job import Column, StagePlan
 from ci.protocol.pytest_status import TESTS_FAILED
@@ -41,7 +34,7 @@ from ci.util.text import mask_credentials
 Item = TypeVar("Item")
 
 # Bytes of JSON, so that results.json of seven platforms can be read again whatever a log holds: see
-# `LARGEST_DOCUMENT` in ci.model.results. Evidence of a broken contract has some hundred lines.
+# `LARGEST_DOCUMENT` in ci.model.fields. Evidence of a broken contract has some hundred lines.
 LARGEST_PART = 1 << 17
 MOST_OVERLOADS = 200  # counts: ten slots on the devices of all platforms are 70
 LONGEST_TEXT = 4000  # characters of evidence or a note

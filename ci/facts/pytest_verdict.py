@@ -17,7 +17,7 @@ from ci.facts.sentences import on_harness, on_tests
 from ci.facts.sentences.on_harness import Source
 from ci.facts.sentences.on_tests import Reporter
 from ci.model.outcomes import Outcome, PytestLog
-from ci.model.results import Evidence, Product
+from ci.model.verdicts import Evidence, Product
 from ci.protocol.pytest_status import NO_TESTS, TESTS_FAILED, is_pytest, worst_status
 from ci.util.text import counted, join_names
 

@@ -27,7 +27,7 @@ from ci.facts.sentences import on_artifacts, on_harness, on_stages, on_tests
 from ci.facts.sentences.on_harness import Source
 from ci.gates.regression import ChangeKind
 from ci.model.outcomes import TORCH_DECIDES, Outcome, PytestLog
-from ci.model.results import Evidence, Harness, Product, Verdict
+from ci.model.verdicts import Evidence, Harness, Product, Verdict
 from ci.protocol.agent_files import BENCHMARKS
 from ci.protocol.events import (
     AgentRestarted,

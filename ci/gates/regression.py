@@ -9,7 +9,8 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 
 from ci.model.outcomes import TORCH_DECIDES, State
-from ci.model.results import Harness, PlatformResult, Product, Verdict
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Harness, Product, Verdict
 
 # Cost
 

@@ -11,7 +11,7 @@ from ci.gates.release_facts import ReleaseFacts
 from ci.gates.release_rules import OF_PLATFORM, OF_RELEASE, PlatformCase, RuleFinding, checked
 from ci.model.decision import LONGEST_EVIDENCE, Decision, GateVerdict, OutcomeKind, RuleOutcome
 from ci.model.release import ReleasePolicy, ReleaseRule, Waiver, policy_digest
-from ci.model.results import Product
+from ci.model.verdicts import Product
 from ci.util.text import counted, shorten
 
 

@@ -14,7 +14,8 @@ from fnmatch import fnmatchcase
 from ci.gates.artifacts import artifact_faults, describe_distributions
 from ci.gates.release_facts import BaselineFacts, CostRise, PlatformFacts, ReleaseFacts
 from ci.model.release import BaselineNeed, ReleasePolicy, ReleaseRule
-from ci.model.results import PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Product
 from ci.util.text import SHORT, counted, join_names
 
 AHEAD = timedelta(hours=1)  # by which the clock of another machine may be fast

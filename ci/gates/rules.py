@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from ci.errors import ExitCode
 from ci.gates.regression import Judgement, is_fault
-from ci.model.results import PlatformResult, Product, Verdict
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Product, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from pydantic.alias_generators import to_camel
 from ci.errors import UsageError
 from ci.facts.files import read_text_file
 from ci.manifests.kubernetes import AGENT_CONTAINER, SYSTEM
+from ci.model.execution import ExecutionFacts, ImageFacts
 from ci.model.plan import PLATFORM_LABEL, RUN_LABEL
-from ci.model.results import ExecutionFacts, ImageFacts
 from ci.util.lines import parse_object
 from ci.util.text import first_line
 

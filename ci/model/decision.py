@@ -14,6 +14,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ci.errors import ExitCode
+from ci.model.fields import CommitId, Moment, Name, Text
 from ci.model.release import (
     OF_BASELINE,
     OF_WHOLE_RELEASE,
@@ -23,7 +24,7 @@ from ci.model.release import (
     Waiver,
     policy_digest,
 )
-from ci.model.results import CommitId, Moment, Name, Text, describe_faults
+from ci.model.results import describe_faults
 from ci.model.schema import schema_text
 from ci.util.lines import parse_object
 from ci.util.text import join_names

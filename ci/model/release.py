@@ -20,8 +20,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from ci.model.fields import LONGEST_NAME, Text
 from ci.model.platforms import PLATFORMS
-from ci.model.results import LONGEST_NAME, Text
 
 LONGEST_REASON = 1000  # characters of a waiver's reason
 MOST_PERCENT = 1000.0

@@ -11,19 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
-    JsonValue,
     ValidationError,
     computed_field,
     field_validator,
@@ -31,12 +23,39 @@ from pydantic import (
 )
 
 from ci.errors import UsageError
+from ci.model.fields import (
+    LARGEST_VALUE,
+    LONGEST_FILE,
+    LONGEST_MESSAGE,
+    LONGEST_NAME,
+    LONGEST_TEST,
+    LONGEST_UNIT,
+    MOST_ANCESTORS,
+    MOST_BENCHMARKS,
+    MOST_FAILURES,
+    MOST_LIBRARIES,
+    MOST_PARENTS,
+    MOST_SHARDS,
+    MOST_STAGES,
+    BenchmarkName,
+    Branch,
+    CommitId,
+    Count,
+    DocumentModel,
+    Environment,
+    ExitStatus,
+    Moment,
+    Name,
+    Seconds,
+    Text,
+)
 from ci.model.outcomes import Outcome
 from ci.model.platforms import PLATFORMS
 from ci.model.schema import schema_text
+from ci.model.verdicts import Evidence, Grade, Verdict
 from ci.protocol.distributions import MOST_DISTRIBUTIONS, WHEEL_SUFFIX
-from ci.util.lines import DEEPEST, LARGEST_INTEGER, LONGEST_SECONDS, is_deep
-from ci.util.text import join_names, make_storable, near_match, shorten
+from ci.util.lines import LARGEST_INTEGER
+from ci.util.text import join_names, near_match, shorten
 
 # 1 had no counts of overloads, 2 no simulated devices, 3 no builds, 4 no branches and ancestors,
 # 5 no failures, 6 no contracts of failures, 7 no shards, 8 no codes of evidence and notes,
@@ -47,148 +66,12 @@ RUN_ID = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{8}|nogit)-[0-9a-f]{4}", re.ASCII)
 # File in a platform's results: the process of the host engine's agent, which holds its lock.
 HOST_LOCK = "host.lock"
 POOL_RECORD = "pool.json"  # the host of a platform in a pool, until its results are here
-
-
-# Bounds of a document, which a stranger may have written. All results of this program are within.
-# Bytes of results.json; one of seven platforms has 100,000, and 1.3 million more for each 5,000
-# benchmarks.
-LARGEST_DOCUMENT = 1 << 25
-DEEPEST_DOCUMENT = 2 * DEEPEST  # levels; an environment is within it, and has DEEPEST by itself
 SHOWN_FAULTS = 3  # of a document: the first ones show what kind of file it is
-MOST_STAGES = 1000  # of a platform; ours has three, and a report takes 2 ms for each
-LONGEST_NAME = 64  # characters, as in ci.yaml; also the length of the store's columns
-LONGEST_SUM = LONGEST_SECONDS * MOST_STAGES
-LONGEST_BRANCH = 255  # characters; the longest name of a file, which a branch is in git
-MOST_ANCESTORS = 200  # of a commit; two months of a project with three merges a day
-MAIN_BRANCHES = ("main", "master")  # the usual names, where neither git nor a CI has one
-MOST_SHARDS = 64  # of a platform; the largest machines have 16 devices
-MOST_FAILURES = 20  # of a platform; its counts say how many there are
-LONGEST_MESSAGE = 300  # characters of a failure's message
-MOST_BENCHMARKS = 5000  # of a platform
-LONGEST_FILE = 255  # characters of a file's name
-MOST_LIBRARIES = 100  # that a distribution needs
-LONGEST_BENCHMARK = 300  # characters of its name
-LONGEST_UNIT = 16  # characters of a unit
-LARGEST_VALUE = 1e30  # of a benchmark: squares of it are still numbers
-LONGEST_TEST = 4000  # characters of a node id, which repeats the parameters
 LONGEST_SELECTION = 30  # characters of the selected operators in a label
-MOST_PARENTS = 64  # of a commit; git's own octopus merges have fewer
-# Of the calendar, without the days that another time zone moves into a year that does not exist.
-EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+MAIN_BRANCHES = ("main", "master")  # the usual names, where neither git nor a CI has one
 
 
-def _check_name(name: str, longest: int = LONGEST_NAME) -> str:
-    if len(name) > longest:
-        raise ValueError(f"got {len(name):,} characters, expected at most {longest}")
-    if not name.isprintable():
-        raise ValueError(f"got {name!r}, expected printable characters on one line")
-    return name
-
-
-def _check_moment(moment: datetime) -> datetime:
-    if moment.tzinfo is None:
-        raise ValueError("got a time without a zone, expected one with a zone")
-    if not EARLIEST <= moment <= LATEST:
-        raise ValueError(f"got {moment}, expected a time from {EARLIEST:%Y} to {LATEST:%Y}")
-    return moment
-
-
-def _check_environment(value: Any) -> Any:
-    if is_deep(value, DEEPEST_DOCUMENT):
-        raise ValueError(f"nested more than {DEEPEST_DOCUMENT} deep")
-    return make_storable(value)
-
-
-Text = Annotated[str, BeforeValidator(make_storable)]
-Environment = Annotated[dict[str, JsonValue], BeforeValidator(_check_environment)]
-Name = Annotated[Text, AfterValidator(_check_name)]
-Branch = Annotated[Text, AfterValidator(partial(_check_name, longest=LONGEST_BRANCH))]
-CommitId = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
-# Strict: the text "12" is no measure, nor is true.
-Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_INTEGER)]
-ExitStatus = Annotated[int, Field(strict=True, ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]
-Seconds = Annotated[float, Field(strict=True, ge=0, le=LONGEST_SUM)]
-Moment = Annotated[datetime, AfterValidator(_check_moment)]
-
-
-class _Word(StrEnum):
-    """A word of the documents: ``not_run``."""
-
-    @property
-    def shown(self) -> str:
-        """``not run``."""
-        return self.replace("_", " ")
-
-
-class Product(_Word):
-    """The verdict on the product."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    INCOMPLETE = "incomplete"  # the run began, but its results prove neither of the above
-    NOT_RUN = "not_run"
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the product was judged; otherwise `--resume` runs the platform again."""
-        return self in (Product.PASSED, Product.FAILED)
-
-
-class Harness(_Word):
-    """How the machinery around the product ended: engine, container, agent, processes."""
-
-    CLEAN = "clean"
-    EXIT_AFTER_SUMMARY = "exit_after_summary"
-    CRASHED = "crashed"
-    OOM_KILLED = "oom_killed"
-    TIMED_OUT = "timed_out"
-    LOST = "lost"
-    INFRASTRUCTURE = "infrastructure"
-
-
-class Grade(StrEnum):
-    """How certain a piece of evidence is."""
-
-    FACT = "fact"
-    LIKELY = "likely"
-    UNKNOWN = "unknown"
-
-
-class _Model(BaseModel):
-    # NaN and infinity would make a history useless.
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Evidence(_Model):
-    """One thing that was found: a reason for a verdict, or a note in the table."""
-
-    grade: Grade
-    """How sure it is: a fact, likely, or unknown."""
-    text: Text
-    """What was found, as a sentence."""
-    code: Name | None = None
-    """What kind of sentence it is; null in older results. The codes are stable."""
-    parameters: Environment = Field(default_factory=dict)
-    """What the sentence inserts into its text; of a list, at most 20 items."""
-
-
-class Verdict(_Model):
-    """The verdicts on the product and on the harness, judged separately."""
-
-    product: Product
-    """Whether the library was built and passed its tests."""
-    harness: Harness
-    """What happened to the process, the container or the machine that ran the tests."""
-    evidence: tuple[Evidence, ...]
-    """The reasons for both."""
-
-    @property
-    def reason(self) -> str | None:
-        """The text of the first evidence; results from elsewhere may have none."""
-        return self.evidence[0].text if self.evidence else None
-
-
-class PytestResult(_Model):
+class PytestResult(DocumentModel):
     """Counts from the per-test log; ``seconds`` and ``summary`` as pytest printed them.
 
     If the per-test log is lost, the counts come from the summary.
@@ -231,7 +114,7 @@ class PytestResult(_Model):
         return 1 - self.skipped / self.tests if self.tests else None
 
 
-class OverloadCount(_Model):
+class OverloadCount(DocumentModel):
     """Counts of operator overloads on one slot and device."""
 
     slot: int
@@ -250,7 +133,7 @@ class OverloadCount(_Model):
     """Passed overloads on a simulated device, by the kernels it has for them."""
 
 
-class StageResult(_Model):
+class StageResult(DocumentModel):
     """The cost of a stage."""
 
     name: Name
@@ -269,7 +152,7 @@ class StageResult(_Model):
     """Whether the seconds are part of ``total_s``."""
 
 
-class BuildResult(_Model):
+class BuildResult(DocumentModel):
     """Figures of the build; ``None``: its logs and artifacts do not show the figure."""
 
     configure_s: Seconds | None = None
@@ -286,7 +169,7 @@ class BuildResult(_Model):
     """Lines of the generated source."""
 
 
-class Failure(_Model):
+class Failure(DocumentModel):
     """A test that failed, a stage that failed, or a suite that broke its contract."""
 
     stage: Name
@@ -308,7 +191,7 @@ class Failure(_Model):
         return self.test or other
 
 
-class ShardResult(_Model):
+class ShardResult(DocumentModel):
     """One of the processes that shared the tests."""
 
     shard: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
@@ -328,14 +211,12 @@ class Direction(StrEnum):
     HIGHER = "higher"
 
 
-class BenchmarkResult(_Model):
+class BenchmarkResult(DocumentModel):
     """The result of one benchmark."""
 
     stage: Name
     """The stage that ran it."""
-    name: Annotated[
-        Text, Field(min_length=1), AfterValidator(partial(_check_name, longest=LONGEST_BENCHMARK))
-    ]
+    name: BenchmarkName
     """Name of the benchmark, with its parameters."""
     value: Annotated[float, Field(ge=0, le=LARGEST_VALUE)]
     """What was measured, as a median if it was repeated."""
@@ -347,7 +228,7 @@ class BenchmarkResult(_Model):
     """Number of measurements that the value is from; null where it is not known."""
 
 
-class Distribution(_Model):
+class Distribution(DocumentModel):
     """A file that pip installs: built by the run, or passed to it."""
 
     name: Annotated[Text, Field(max_length=LONGEST_FILE, pattern=r"^[^/]+\.(whl|tar\.gz|zip)$")]
@@ -372,7 +253,7 @@ class Distribution(_Model):
         return self.name.endswith(WHEEL_SUFFIX)
 
 
-class PlatformResult(_Model):
+class PlatformResult(DocumentModel):
     """One row of the table, with its details."""
 
     platform: Name
@@ -475,7 +356,7 @@ class PlatformResult(_Model):
         return part if isinstance(part, dict) else {}
 
 
-class Lineage(_Model):
+class Lineage(DocumentModel):
     """The place of a commit in the history of its project, as far as its clone and CI know it.
 
     A line is a commit with its first parents: on a main branch, what was merged one by one.
@@ -508,7 +389,7 @@ class Lineage(_Model):
 NO_LINEAGE = Lineage()
 
 
-class RunResult(_Model):
+class RunResult(DocumentModel):
     """The whole of ``results.json``."""
 
     schema_version: Annotated[int, Field(ge=1, le=SCHEMA_VERSION)] = SCHEMA_VERSION
@@ -613,41 +494,3 @@ def is_compiled_only(platform: str, *, simulated: bool) -> bool:
 def device_kind(*, simulated: bool) -> str:
     """The word for the kind of device in messages: ``simulated`` or ``real``."""
     return "simulated" if simulated else "real"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageFacts:
-    """The environment that the stages ran in; for the host engine a virtual environment."""
-
-    reference: str
-    digest: str | None
-    built: bool
-    seconds: float
-    reason: str  # "cached", or why it was built
-    base: str | None = None  # its base image
-    base_digest: str | None = None
-    requirements: str | None = None  # digest of what the host engine's environment was made of
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExecutionFacts:
-    """Facts from the engine about a run, in addition to the files in ``plan.results``."""
-
-    engine: str
-    engine_version: str | None = None
-    image: ImageFacts | None = None
-    sync_seconds: float = 0.0
-    exit_code: int | None = None  # of the container or the agent
-    oom_killed: bool = False
-    lost: bool = False  # the agent's result was not received
-    interrupted: bool = False  # by the caller, with Ctrl-C or SIGTERM
-    ended_by: str | None = None  # the request of another program that ended the container
-    unreadable_lines: int = 0  # on standard output, where the agent prints its events
-    longest_line: int = 0  # bytes of the longest of them, if it exceeds the limit for an event
-    wrapper_seconds: float = 0.0  # wall time of the whole call
-    notes: tuple[str, ...] = ()
-
-    @property
-    def may_run(self) -> bool:
-        """Whether what the engine lost may still run."""
-        return self.lost and self.exit_code is None

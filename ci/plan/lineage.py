@@ -9,15 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ci.model.results import (
-    LONGEST_BRANCH,
-    MAIN_BRANCHES,
-    MOST_ANCESTORS,
-    MOST_PARENTS,
-    NO_LINEAGE,
-    CommitId,
-    Lineage,
-)
+from ci.model.fields import LONGEST_BRANCH, MOST_ANCESTORS, MOST_PARENTS, CommitId
+from ci.model.results import MAIN_BRANCHES, NO_LINEAGE, Lineage
 from ci.plan.ci_variables import HEADS, CiJob, read_ci_job
 from ci.util.git import git
 from ci.util.process import ProcessError

@@ -9,7 +9,8 @@ from urllib.parse import quote
 from ci.errors import UsageError
 from ci.model.decision import Decision, GateVerdict
 from ci.model.outcomes import Outcome
-from ci.model.results import Distribution, Harness, Product, RunResult
+from ci.model.results import Distribution, RunResult
+from ci.model.verdicts import Harness, Product
 from ci.proof.evidence import FileDigest, PlatformEvidence, RunEvidence
 from ci.proof.statements import (
     BUILD_TYPE,

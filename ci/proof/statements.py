@@ -22,7 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, f
 from pydantic.alias_generators import to_camel
 
 from ci.model.decision import Decision, Sha256
-from ci.model.results import CommitId, Moment, describe_faults
+from ci.model.fields import CommitId, Moment
+from ci.model.results import describe_faults
 from ci.util.lines import parse_object
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"

@@ -20,7 +20,8 @@ from typing import Any
 from ci.analysis.triage import Triage, TriageCategory, TriageFacts, triage
 from ci.facts.suite import Outcomes
 from ci.model.details import Rerun
-from ci.model.results import Product, RunResult
+from ci.model.results import RunResult
+from ci.model.verdicts import Product
 from ci.util.text import counted, make_inert
 
 SCHEMA_VERSION = 1

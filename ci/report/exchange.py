@@ -18,7 +18,8 @@ from ci.analysis.parts import group_by
 from ci.facts.suite import Outcomes
 from ci.model.details import Rerun
 from ci.model.outcomes import Ending, Outcome
-from ci.model.results import PlatformResult, Product, RunResult, selected_title
+from ci.model.results import PlatformResult, RunResult, selected_title
+from ci.model.verdicts import Product
 from ci.util.text import first_line, strip_controls
 
 

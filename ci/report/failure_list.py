@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ci.facts.sentences.on_harness import interrupted_by_caller
 from ci.facts.sentences.on_tests import failed_tests
-from ci.model.results import LONGEST_TEST, Failure, Harness, PlatformResult, Product, RunResult
+from ci.model.fields import LONGEST_TEST
+from ci.model.results import Failure, PlatformResult, RunResult
+from ci.model.verdicts import Harness, Product
 from ci.report.document import Block, Code, Heading, Items, Line, Span
 from ci.util.invocation import command
 from ci.util.text import LONGEST_NAME, counted, first_line, shorten, strip_controls

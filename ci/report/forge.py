@@ -14,7 +14,9 @@ from itertools import chain, islice, zip_longest
 from ci.analysis.combined import CombinedResults
 from ci.analysis.comparison import Comparison
 from ci.model.decision import Decision
-from ci.model.results import MOST_FAILURES, Failure, PlatformResult, Product, RunResult
+from ci.model.fields import MOST_FAILURES
+from ci.model.results import Failure, PlatformResult, RunResult
+from ci.model.verdicts import Product
 from ci.report.comparison_report import ComparisonReport
 from ci.report.decision_report import verdict_blocks
 from ci.report.document import Block, Document, Fold, Heading, Items, Span, Table, markdown

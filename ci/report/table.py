@@ -8,16 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ci.facts.measures import ENVIRONMENT, IMAGE, Quantity, amount
-from ci.model.results import (
-    BuildResult,
-    Distribution,
-    Grade,
-    Harness,
-    PlatformResult,
-    Product,
-    RunResult,
-    StageResult,
-)
+from ci.model.results import BuildResult, Distribution, PlatformResult, RunResult, StageResult
+from ci.model.verdicts import Grade, Harness, Product
 from ci.protocol.distributions import WHEEL_SUFFIX
 from ci.report.document import Block, Code, Document, Heading, Items, Report, Span, Table
 from ci.report.failure_list import COLORS, failure_sections

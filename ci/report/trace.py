@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from ci.model.results import Harness, PlatformResult, Product, RunResult, StageResult
+from ci.model.results import PlatformResult, RunResult, StageResult
+from ci.model.verdicts import Harness, Product
 
 Attributes = Mapping[str, str | float | bool]
 SUCCESS, FAILURE, ERROR, TIMEOUT, SKIP = ("success", "failure", "error", "timeout", "skip")

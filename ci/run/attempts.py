@@ -17,7 +17,7 @@ from ci.engines.select import Connect
 from ci.errors import CiError, InfrastructureError, PrerequisiteError
 from ci.facts.sentences.on_stages import attempt_failed, earlier_attempts, no_further_attempt
 from ci.model.plan import EnginePlan, RunPlan
-from ci.model.results import Evidence
+from ci.model.verdicts import Evidence
 from ci.plan.request import RunRequest
 from ci.run.platform import PlatformOutcome, PlatformRun, error_text
 from ci.run.workers import Caller, Message, Readiness

@@ -14,7 +14,8 @@ from ci.errors import InfrastructureError, UsageError
 from ci.facts.environment_key import environment_key
 from ci.facts.failures import DIED, ENDED_USUALLY, reason_line
 from ci.model.plan import EngineKind, RunPlan
-from ci.model.results import PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Product
 from ci.plan.environment import EnvironmentChoice, EnvironmentKind
 from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout, CommitRun

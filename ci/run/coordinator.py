@@ -17,7 +17,8 @@ from ci.errors import CiError, ExitCode, InfrastructureError, UsageError
 from ci.facts.platform_result import not_run_result
 from ci.facts.sentences.on_stages import PENDING
 from ci.model.plan import RunPlan
-from ci.model.results import PlatformResult, Product, RunResult
+from ci.model.results import PlatformResult, RunResult
+from ci.model.verdicts import Product
 from ci.plan.request import RunRequest
 from ci.protocol.events import Event
 from ci.run.attempts import PlatformAttempts

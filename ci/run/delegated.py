@@ -17,8 +17,10 @@ from ci.facts.platform_result import not_run_result
 from ci.facts.result_files import ResultFiles
 from ci.manifests.kubernetes import SYSTEM, job_notes
 from ci.manifests.pods import pulled_image, read_pods
+from ci.model.execution import ExecutionFacts
 from ci.model.plan import RunPlan
-from ci.model.results import ExecutionFacts, Harness, PlatformResult, RunResult
+from ci.model.results import PlatformResult, RunResult
+from ci.model.verdicts import Harness
 from ci.plan.project import load_here
 from ci.plan.request import RunRequest, check_configuration, plan_request, read_request
 from ci.run.platform import PlatformOutcome, judge_platform

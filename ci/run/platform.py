@@ -16,8 +16,10 @@ from ci.facts.result_files import ResultFiles
 from ci.facts.shards import merge_files
 from ci.gates.rules import exit_code
 from ci.model.details import NO_DETAILS, Details
+from ci.model.execution import ExecutionFacts, ImageFacts
 from ci.model.plan import RunPlan
-from ci.model.results import ExecutionFacts, ImageFacts, PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Product
 from ci.plan.request import RunRequest, source_changes
 from ci.protocol.job import PROTOCOL
 from ci.run.status import ImagePrepared, ImageStarted, PlatformFailed

@@ -17,7 +17,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from ci.model.results import PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Product
 from ci.protocol import events
 from ci.run.screen import ASCII, UNICODE, describe, draw
 from ci.run.status import (

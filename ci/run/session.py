@@ -23,8 +23,9 @@ from ci.engines import Engine, Observer
 from ci.engines.select import select_engine
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.facts.result_files import ResultFiles
+from ci.model.execution import ImageFacts
 from ci.model.plan import RunPlan
-from ci.model.results import ImageFacts, PlatformResult
+from ci.model.results import PlatformResult
 from ci.plan.planning import RunOptions
 from ci.plan.project import Project, load_here, plan_run
 from ci.plan.request import RunRequest, is_configuration_changed, source_changes

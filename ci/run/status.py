@@ -16,7 +16,8 @@ from typing import Any
 from ci.engines import EngineMessage
 from ci.engines.logs import SHOWN_LINES
 from ci.facts.measures import IMAGE, percent
-from ci.model.results import Harness, PlatformResult
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Harness
 from ci.protocol import events
 
 TAIL_LINES = SHOWN_LINES  # of a failed stage's log; no more lines are passed on

@@ -15,14 +15,8 @@ from typing import TYPE_CHECKING
 
 from ci.errors import InfrastructureError, UsageError
 from ci.model.decision import LARGEST_DECISION, Decision, parse_decision
-from ci.model.results import (
-    DEEPEST_DOCUMENT,
-    HOST_LOCK,
-    LARGEST_DOCUMENT,
-    SCHEMA_VERSION,
-    RunResult,
-    parse_run,
-)
+from ci.model.fields import DEEPEST_DOCUMENT, LARGEST_DOCUMENT
+from ci.model.results import HOST_LOCK, SCHEMA_VERSION, RunResult, parse_run
 from ci.store.rows import LATEST
 from ci.util.files import is_locked
 from ci.util.invocation import command

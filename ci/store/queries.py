@@ -16,7 +16,8 @@ from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey, successors
 from ci.facts.sentences.on_stages import is_pending
 from ci.facts.suite import Outcomes
-from ci.model.results import PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Product
 from ci.store import blobs
 from ci.store.connect import masked_url, read_transaction
 from ci.store.rows import (

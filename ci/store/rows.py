@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from ci.model.results import Harness, Product
+from ci.model.verdicts import Harness, Product
 
 LATEST = "latest"  # a name of the newest run, like the link in the folder of results
 

@@ -27,7 +27,8 @@ from ci.model.release import (
     Waiver,
     policy_digest,
 )
-from ci.model.results import Distribution, Product, RunResult
+from ci.model.results import Distribution, RunResult
+from ci.model.verdicts import Product
 from tests.ci.made_results import made_verdict
 from tests.ci.published import PUBLISHED, platform_result
 from tests.ci.report_log import FINISH, phases, report

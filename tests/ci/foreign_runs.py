@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ci.model.results import Harness, PlatformResult, Product, RunResult
+from ci.model.results import PlatformResult, RunResult
+from ci.model.verdicts import Harness, Product
 from tests.ci.made_results import made_verdict
 from tests.ci.operator_log import FINISH, lines
 

@@ -9,9 +9,9 @@ from ci.facts.case import Case
 from ci.facts.pytest_log import PytestOutput, parse_log
 from ci.facts.record import RunRecord
 from ci.facts.suite import suite_of
+from ci.model.execution import ExecutionFacts
 from ci.model.outcomes import ClosingSummary, Outcome, PytestLog
 from ci.model.plan import ContractPlan
-from ci.model.results import ExecutionFacts
 from ci.protocol.events import Event, RunFinished, StageFinished, StageStarted
 from ci.protocol.job import Column, StagePlan
 from ci.protocol.stage_kind import StageKind

@@ -17,8 +17,8 @@ from ci.engines.checks import Finding
 from ci.engines.job import job_document
 from ci.engines.logs import SHOWN_BYTES_PER_S, EventReader, LiveLogs
 from ci.errors import CiError
+from ci.model.execution import ExecutionFacts, ImageFacts
 from ci.model.plan import EnginePlan, RunPlan
-from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
 from ci.util.invocation import REPOSITORY
 

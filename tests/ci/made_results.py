@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ci.model.outcomes import Outcome, TestOutcome
-from ci.model.results import Evidence, Grade, Harness, Product, Verdict
+from ci.model.verdicts import Evidence, Grade, Harness, Product, Verdict
 
 
 def made_test(

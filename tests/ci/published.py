@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ci.model.results import (
-    Harness,
-    PlatformResult,
-    Product,
-    PytestResult,
-    StageResult,
-)
+from ci.model.results import PlatformResult, PytestResult, StageResult
+from ci.model.verdicts import Harness, Product
 from ci.report.document import markdown
 from ci.report.table import results_table
 from tests.ci.made_results import made_verdict

@@ -15,7 +15,7 @@ import yaml
 
 from ci import cli
 from ci.commands.publishing import Form
-from ci.model.results import Product
+from ci.model.verdicts import Product
 from ci.plan.load import load_site
 from ci.report.forge import marker
 from ci.report.jobs import JobForm

@@ -18,7 +18,8 @@ from ci.facts.record import RunRecord
 from ci.facts.sentences import on_stages
 from ci.facts.verdict import judge, not_run
 from ci.model.outcomes import Outcome, PytestLog
-from ci.model.results import Evidence, RunResult, Verdict
+from ci.model.results import RunResult
+from ci.model.verdicts import Evidence, Verdict
 from ci.protocol.events import LeaseFailed, NetworkRemained, StageSkipped
 from ci.report.table import ResultsReport, table_rows
 from tests.ci.judged_runs import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from ci.facts.sentences.on_stages import PENDING
 from ci.facts.verdict import not_run
-from ci.model.results import Product
+from ci.model.verdicts import Product
 from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import Project, result
 

@@ -18,13 +18,8 @@ from ci.facts.failures import reason_line
 from ci.facts.sentences.on_rows import contract_differs, full_suite
 from ci.model.details import Details
 from ci.model.outcomes import Outcome, TestOutcome
-from ci.model.results import (
-    Failure,
-    Harness,
-    PlatformResult,
-    Product,
-    RunResult,
-)
+from ci.model.results import Failure, PlatformResult, RunResult
+from ci.model.verdicts import Harness, Product
 from ci.store.folder import default_url
 from ci.store.store import Store
 from tests.ci.made_results import made_verdict

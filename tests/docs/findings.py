@@ -13,7 +13,7 @@ from ci.facts.sentences import SENTENCES
 from ci.facts.sentences.on_harness import Source
 from ci.facts.sentences.on_tests import Reporter
 from ci.facts.sentences.sentence import Exit
-from ci.model.results import Evidence, Harness
+from ci.model.verdicts import Evidence, Harness
 
 TESTS = ["tests/test_model.py::test_forward", "tests/test_model.py::test_load"]
 # By the name of the parameter, or by code and name where another sentence needs another value.

@@ -19,7 +19,8 @@ import pytest
 from bench.generated_history import Scale, history
 from ci.model.details import Details
 from ci.model.outcomes import Outcome
-from ci.model.results import Product, RunResult, StageResult
+from ci.model.results import RunResult, StageResult
+from ci.model.verdicts import Product
 from ci.plan.lineage import read_lineage
 from ci.store.folder import default_url, link_latest
 from ci.store.store import Store

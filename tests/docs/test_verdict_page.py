@@ -8,7 +8,8 @@ import pytest
 
 from ci.errors import ExitCode
 from ci.gates.rules import exit_code
-from ci.model.results import Grade, Harness, PlatformResult, Product, Verdict
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Grade, Harness, Product, Verdict
 from tests.ci.published import PUBLISHED, platform_result
 from tests.ci.verdict_examples import examples
 from tests.docs.pages import EXAMPLE, VERDICTS

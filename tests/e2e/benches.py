@@ -18,8 +18,8 @@ from ci.engines.select import select_engine
 from ci.errors import InfrastructureError
 from ci.facts.measures import IMAGE
 from ci.facts.record import AnyEvent
+from ci.model.execution import ExecutionFacts
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
-from ci.model.results import ExecutionFacts
 from ci.protocol.events import Event, Output
 from ci.protocol.job import StagePlan
 from tests.e2e.plans import make_run_plan, write_project

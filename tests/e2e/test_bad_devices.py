@@ -18,7 +18,8 @@ from ci.engines.host import workfolder
 from ci.engines.host.engine import HostEngine
 from ci.engines.job import job_document
 from ci.model.plan import RunPlan
-from ci.model.results import Harness, PlatformResult
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Harness
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project
 from ci.plan.request import new_request, plan_request

@@ -10,7 +10,7 @@ import pytest
 
 from ci.facts.sentences import on_harness, on_stages, on_tests
 from ci.model.plan import RunPlan
-from ci.model.results import Evidence, Harness, Product
+from ci.model.verdicts import Evidence, Harness, Product
 from ci.protocol.job import Column
 from ci.protocol.stage_kind import StageKind
 from ci.run.platform import judge_platform

@@ -17,7 +17,7 @@ from ci.facts.platform_result import judged_result
 from ci.facts.result_files import ResultFiles
 from ci.facts.sentences import on_tests
 from ci.model.plan import RunPlan
-from ci.model.results import Product
+from ci.model.verdicts import Product
 from ci.protocol.events import RunFinished
 from ci.protocol.stage_kind import StageKind
 from tests.e2e.benches import Bench

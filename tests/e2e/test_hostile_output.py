@@ -12,7 +12,7 @@ from ci.facts.sentences import on_harness
 from ci.facts.sentences.on_harness import Source
 from ci.gates.rules import exit_code
 from ci.model.plan import ResultLimits
-from ci.model.results import Harness, Product
+from ci.model.verdicts import Harness, Product
 from ci.protocol.events import RunFinished
 from ci.protocol.stage_kind import StageKind
 from ci.run.platform import judge_platform

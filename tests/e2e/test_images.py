@@ -19,8 +19,8 @@ from docker.models.images import Image
 
 from ci.engines.archives import pack
 from ci.errors import InfrastructureError
+from ci.model.execution import ImageFacts
 from ci.model.plan import RunPlan
-from ci.model.results import ImageFacts
 from ci.plan.network import read_pip_settings
 from ci.plan.project import load_project, plan_run
 from tests.e2e.benches import Recorder, engine_or_skip

@@ -9,7 +9,8 @@ from pathlib import Path
 from ci.facts.platform_result import judged_result
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import DistributionPlan, GivenDistribution
-from ci.model.results import PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Product
 from ci.plan.given import stages_with
 from ci.protocol.stage_kind import StageKind
 from tests.e2e.benches import Bench

@@ -17,7 +17,8 @@ import yaml
 from docker.client import DockerClient
 
 from ci.errors import ExitCode
-from ci.model.results import PlatformResult, Product, RunResult
+from ci.model.results import PlatformResult, RunResult
+from ci.model.verdicts import Product
 from ci.store.folder import read_results
 from tests.e2e.benches import engine_or_skip
 from tests.e2e.fresh import is_local_engine

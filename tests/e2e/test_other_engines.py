@@ -14,7 +14,7 @@ from docker.client import DockerClient
 from ci.engines.docker import link
 from ci.engines.select import select_engine
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
-from ci.model.results import Product
+from ci.model.verdicts import Product
 from ci.plan.project import load_project
 from ci.plan.request import new_request
 from ci.protocol.events import Event

@@ -29,7 +29,8 @@ from ci.errors import ExitCode, InfrastructureError
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import DevicePlan, EngineKind, EnginePlan, Exposure, Priority, RunPlan
 from ci.model.platforms import PLATFORMS
-from ci.model.results import Harness, PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Harness, Product
 from ci.protocol.events import StageFinished, StageStarted
 from ci.run.platform import judge_platform
 from tests.e2e.benches import Bench, Recorder, engine_or_skip

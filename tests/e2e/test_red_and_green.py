@@ -27,7 +27,8 @@ from ci.facts.sentences.on_tests import Reporter
 from ci.facts.sentences.sentence import Exit
 from ci.gates.rules import exit_code
 from ci.model.plan import HostPlan, RunPlan
-from ci.model.results import Harness, PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Harness, Product
 from ci.plan.session import rerun_plan
 from ci.protocol.job import Column
 from ci.protocol.stage_kind import StageKind

@@ -27,7 +27,8 @@ import pytest
 
 from ci.facts.sentences import on_rows
 from ci.model.platforms import PLATFORMS, Platform
-from ci.model.results import Evidence, selected_title, title
+from ci.model.results import selected_title, title
+from ci.model.verdicts import Evidence
 from tests.e2e.benches import USUAL_ENGINE, engine_or_skip
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from docker.client import DockerClient
 
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import RunPlan
-from ci.model.results import Harness, Product
+from ci.model.verdicts import Harness, Product
 from ci.protocol.events import StageProgress
 from ci.protocol.stage_kind import StageKind
 from ci.run.platform import judge_platform

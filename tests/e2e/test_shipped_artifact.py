@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.model.results import Harness, PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Harness, Product
 from ci.store.folder import RESULTS_FILE, read_results
 from ci.util.invocation import REPOSITORY
 from tests.built import run

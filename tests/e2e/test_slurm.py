@@ -17,7 +17,8 @@ import pytest
 
 from ci.errors import ExitCode
 from ci.facts.sentences.on_stages import no_result
-from ci.model.results import HOST_LOCK, Harness, PlatformResult, Product
+from ci.model.results import HOST_LOCK, PlatformResult
+from ci.model.verdicts import Harness, Product
 from ci.store.folder import read_results
 from ci.util.files import is_locked
 from tests.e2e.plans import LAUNCHER

@@ -14,9 +14,10 @@ from tempfile import TemporaryDirectory, mkdtemp
 from ci import cli
 from ci.engines.archives import extract
 from ci.engines.logs import ENGINE_FILES, EventReader, LiveLogs
+from ci.model.execution import ExecutionFacts
 from ci.model.plan import EngineKind, EnginePlan, NetworkPlan, ResultLimits, RunPlan
 from ci.model.platforms import PLATFORMS
-from ci.model.results import ExecutionFacts, RunResult
+from ci.model.results import RunResult
 from ci.plan.config import Config, DevicePolicy
 from ci.plan.planning import PlanInputs, make_plan
 from ci.protocol.events import Event

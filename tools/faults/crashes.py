@@ -8,7 +8,7 @@ from typing import Any
 from ci.facts.sentences import on_harness, on_stages, on_tests
 from ci.facts.sentences.on_tests import Reporter
 from ci.facts.sentences.sentence import Exit
-from ci.model.results import Evidence, Harness, Product
+from ci.model.verdicts import Evidence, Harness, Product
 from tools.faults.findings import (
     BOTH_PASSED,
     CUT,

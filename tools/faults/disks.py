@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ci.facts.sentences import on_stages, on_tests
-from ci.model.results import Harness, Product
+from ci.model.verdicts import Harness, Product
 from tools.faults.model import NOT_STARTED, PASSES, REFUSED, SLOW, Fault, Left
 from tools.faults.running import FaultRun
 

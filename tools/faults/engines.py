@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Thread
 
 from ci.facts.sentences import on_harness, on_stages, on_tests
-from ci.model.results import Harness, Product
+from ci.model.verdicts import Harness, Product
 from tests.e2e.engine_proxy import Proxy, lying, proxied
 from tools.faults.findings import CUT_IN_COLLECTION, agent_died
 from tools.faults.model import NOT_STARTED, PASSED, PASSES, REFUSED, SLOW, Fault, Left

@@ -8,7 +8,7 @@ from signal import SIGKILL
 from typing import Any
 
 from ci.facts.sentences import on_harness
-from ci.model.results import Evidence, Harness, Product
+from ci.model.verdicts import Evidence, Harness, Product
 from tools.faults.findings import (
     BOTH_PASSED,
     CUT,

@@ -10,7 +10,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from ci.facts.sentences import on_tests
-from ci.model.results import Harness, Product
+from ci.model.verdicts import Harness, Product
 from tools.faults.findings import Expected, as_text
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 from ci.facts.sentences import on_artifacts, on_harness, on_tests
 from ci.facts.sentences.on_harness import Source
 from ci.facts.sentences.sentence import Exit
-from ci.model.results import Evidence, Harness, Product
+from ci.model.verdicts import Evidence, Harness, Product
 from tools.faults.findings import ANY, BOTH_PASSED, GAP, SECOND_FAILED, SECOND_TEST
 from tools.faults.model import Fault
 

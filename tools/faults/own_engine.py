@@ -21,7 +21,7 @@ import pytest
 from ci.facts.sentences import on_harness, on_stages, on_tests
 from ci.facts.sentences.on_harness import Source
 from ci.facts.sentences.on_tests import Reporter
-from ci.model.results import Harness, Product
+from ci.model.verdicts import Harness, Product
 from tools.faults.disks import fill, limited
 from tools.faults.findings import (
     AGENT_TERMINATED,

@@ -7,7 +7,7 @@ from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGSEGV, SIGSTOP, SIGTERM, 
 from typing import Any
 
 from ci.facts.sentences import on_harness, on_stages, on_tests
-from ci.model.results import Evidence, Harness, Product
+from ci.model.verdicts import Evidence, Harness, Product
 from tools.faults.findings import (
     AGENT_TERMINATED,
     ANY,

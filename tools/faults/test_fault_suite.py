@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ci.facts.sentences import on_stages
-from ci.model.results import Harness, Product
+from ci.model.verdicts import Harness, Product
 from tools.faults.checking import carry_out
 from tools.faults.model import Fault, Left
 from tools.faults.running import FaultRun

@@ -20,8 +20,10 @@ from ci.engines.job import job_document
 from ci.engines.logs import SHOWN_BYTES_PER_S
 from ci.errors import ExitCode
 from ci.gates.rules import exit_code
+from ci.model.execution import ExecutionFacts
 from ci.model.plan import RunPlan
-from ci.model.results import ExecutionFacts, Failure, Harness, PlatformResult
+from ci.model.results import Failure, PlatformResult
+from ci.model.verdicts import Harness
 from ci.plan.project import load_project, plan_run
 from ci.plan.session import rerun_plan
 from ci.report.failure_list import command_for

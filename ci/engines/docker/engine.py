@@ -43,8 +43,8 @@ from ci.engines.docker.shells import enter_kept, keep_container, open_shell
 from ci.engines.docker.wheelhouse import filled_volume
 from ci.engines.logs import ENGINE_FILES, EventReader, ImageLog, LiveLogs
 from ci.errors import InfrastructureError
+from ci.model.execution import ExecutionFacts, ImageFacts
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
-from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan.given import refuse_machine
 from ci.plan.network import loopback_notes
 from ci.util.process import delay_interrupt

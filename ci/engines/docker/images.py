@@ -24,6 +24,7 @@ from ci.engines.docker.link import explain, is_local, long_timeout
 from ci.engines.docker.wheelhouse import served
 from ci.engines.logs import ImageLog
 from ci.errors import InfrastructureError
+from ci.model.execution import ImageFacts
 from ci.model.plan import (
     BASE_IMAGE_INPUT,
     PLATFORM_LABEL,
@@ -32,7 +33,6 @@ from ci.model.plan import (
     RunPlan,
     base_image_remedy,
 )
-from ci.model.results import ImageFacts
 from ci.plan.network import loopback_notes
 from ci.util import process
 from ci.util.files import RECIPES, user_cache

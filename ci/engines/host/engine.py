@@ -46,8 +46,8 @@ from ci.engines.logs import EventReader, ImageLog, LiveLogs
 from ci.engines.shells import MOST_STARTS, OPEN_AGAIN, Doorway
 from ci.errors import InfrastructureError
 from ci.facts.measures import ENVIRONMENT
+from ci.model.execution import ExecutionFacts, ImageFacts
 from ci.model.plan import EngineKind, EnginePlan, RunPlan, SystemPackages
-from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan import source
 from ci.plan.given import refuse_misfit
 from ci.protocol.job import ENTER, INTERACTIVE

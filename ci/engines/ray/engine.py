@@ -35,8 +35,8 @@ from ci.engines.ray.placement import (
 )
 from ci.engines.ray.transfer import Trees
 from ci.errors import CiError, InfrastructureError, UsageError
+from ci.model.execution import ExecutionFacts, ImageFacts
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
-from ci.model.results import ExecutionFacts, ImageFacts
 from ci.util.text import counted
 
 MOST_WAITING = 1000  # platforms of a run: the pool has a queue of its own

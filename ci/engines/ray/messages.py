@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ci.engines.ray.actor import RESULTS
 from ci.errors import CiError
+from ci.model.execution import ExecutionFacts, ImageFacts
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
-from ci.model.results import ExecutionFacts, ImageFacts
 from ci.plan.network import folder_word
 
 

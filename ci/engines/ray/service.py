@@ -26,8 +26,9 @@ from ci.engines.ray.actor import ARCHIVE, INTERRUPTS, RESULTS, feed_name
 from ci.engines.ray.messages import Archive, HostStep, Request, StepOutcome, plan_on_host
 from ci.engines.select import select_engine
 from ci.errors import CiError, InfrastructureError
+from ci.model.execution import ExecutionFacts, ImageFacts
 from ci.model.plan import RunPlan
-from ci.model.results import HOST_LOCK, ExecutionFacts, ImageFacts
+from ci.model.results import HOST_LOCK
 from ci.protocol.agent_files import ENGINE_EVENTS
 from ci.protocol.events import Event
 from ci.util.files import open_for_replacement

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ci.facts.sentences.sentence import fact
-from ci.model.results import Harness
+from ci.model.verdicts import Harness
 from ci.util.text import counted, join_names
 
 NO_ISOLATION = "--no-build-isolation"

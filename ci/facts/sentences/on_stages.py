@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ci.facts.sentences.sentence import MOST_NAMED, Exit, fact, likely, unknown
-from ci.model.results import Verdict
+from ci.model.verdicts import Verdict
 from ci.util.text import counted, first_line, join_names
 
 NOTICEABLE_END_S = 1.0  # most processes end within it after SIGTERM

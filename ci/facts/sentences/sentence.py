@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec
 
 from pydantic import ValidationError, validate_call
 
-from ci.model.results import Evidence, Grade
+from ci.model.verdicts import Evidence, Grade
 from ci.util.text import signal_name
 
 MOST_LISTED = 20  # of a list among the parameters; a text has five

@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ci.model.results import Product
+from ci.model.verdicts import Product
 from ci.report.document import Code, Fold, Heading, Items, Report, Table, spans_of
 from ci.util.text import counted, make_inert
 

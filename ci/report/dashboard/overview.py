@@ -13,7 +13,7 @@ from ci.facts.difference import compare_outcomes, group_lines
 from ci.facts.measures import percent
 from ci.facts.sentences.on_rows import contract_differs, no_contract, quarantine_stale
 from ci.gates.regression import ChangeKind, Judgement
-from ci.model.results import Harness, Product
+from ci.model.verdicts import Harness, Product
 from ci.report.alarm_report import bisect_command, headline, place_text, row_texts
 from ci.report.dashboard.collection import Collection
 from ci.report.failure_list import reason_of

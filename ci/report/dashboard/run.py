@@ -10,15 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ci.facts.sentences.on_stages import is_pending
 from ci.facts.timeline import Timeline, read_timeline, stages_in_order
 from ci.model.details import Unit
+from ci.model.fields import MOST_FAILURES
 from ci.model.outcomes import Outcome
-from ci.model.results import (
-    MOST_FAILURES,
-    Distribution,
-    Failure,
-    PlatformResult,
-    Product,
-    RunResult,
-)
+from ci.model.results import Distribution, Failure, PlatformResult, RunResult
+from ci.model.verdicts import Product
 from ci.report.document import Table
 from ci.report.failure_list import command_for
 from ci.report.table import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import quote
 
-from ci.model.results import Harness, Product
+from ci.model.verdicts import Harness, Product
 from ci.report.dashboard.collection import Collection
 from ci.report.dashboard.html import file_stem
 from ci.store.rows import ResultHead, RunHead

@@ -17,8 +17,8 @@ from pathlib import Path
 from ci.engines import Engine, Observer
 from ci.engines.archives import chunks_of, extract
 from ci.errors import InfrastructureError
+from ci.model.execution import ImageFacts
 from ci.model.plan import ResultLimits, RunPlan
-from ci.model.results import ImageFacts
 from ci.protocol.distributions import WHEEL
 from ci.protocol.job import ArtifactPlan, Column, StagePlan
 from ci.protocol.stage_kind import StageKind

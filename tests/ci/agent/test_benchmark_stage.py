@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.model.results import Product, RunResult
+from ci.model.results import RunResult
+from ci.model.verdicts import Product
 from ci.protocol.agent_files import benchmark_file
 from ci.protocol.stage_kind import StageKind
 from tests.ci.agent_job import Job

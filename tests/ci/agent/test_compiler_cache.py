@@ -21,7 +21,7 @@ from ci.engines.job import is_cache_empty
 from ci.facts.notes import cache_notes
 from ci.facts.sentences import on_rows
 from ci.model.plan import CachePlan
-from ci.model.results import Evidence
+from ci.model.verdicts import Evidence
 from ci.protocol.job import CacheJob
 
 # Of ccache 4.7.5: a miss, a hit, a forced compilation, a link, a hit by the preprocessed source.

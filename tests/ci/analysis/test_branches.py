@@ -13,8 +13,9 @@ import pytest
 
 from ci.analysis.ancestry import Ancestry
 from ci.errors import ExitCode
+from ci.model.fields import MOST_ANCESTORS
 from ci.model.outcomes import Outcome
-from ci.model.results import MOST_ANCESTORS, Lineage
+from ci.model.results import Lineage
 from ci.plan.lineage import read_lineage
 from ci.store.rows import CommitParents, RunHead
 from tests.cases import narrowed

@@ -23,7 +23,8 @@ from ci.analysis.workload import Sample, Scenario, Workload, find_jobs
 from ci.errors import ExitCode, UsageError
 from ci.facts.suite import outcomes_of
 from ci.model.outcomes import Outcome
-from ci.model.results import Harness, PlatformResult, Product, StageResult
+from ci.model.results import PlatformResult, StageResult
+from ci.model.verdicts import Harness, Product
 from ci.report.capacity_report import CapacityReport
 from tests.ci.made_results import made_test, made_verdict
 from tests.ci.stored_history import ENVIRONMENT, Project, expect, result

@@ -13,7 +13,8 @@ from ci.analysis.cause import explain
 from ci.analysis.explanation import Contributor, Explanation
 from ci.analysis.parts import BuildSide, CauseKind, source_name
 from ci.model.details import BuildDetails, Unit, UnitKind
-from ci.model.results import BuildResult, Grade, StageResult
+from ci.model.results import BuildResult, StageResult
+from ci.model.verdicts import Grade
 from tests.ci.published import PUBLISHED, platform_result
 
 CPU = {f"cpu/op{number}.cc": 6.0 for number in range(60)}  # 360 s of work

@@ -9,7 +9,8 @@ import pytest
 
 from ci.errors import ExitCode
 from ci.facts.sentences import on_stages
-from ci.model.results import Harness, PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Harness, Product
 from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import BEGIN, Project, expect, result
 

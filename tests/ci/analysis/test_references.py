@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ExitCode
-from ci.model.results import Product
+from ci.model.verdicts import Product
 from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import Project, expect, git, result
 

@@ -17,7 +17,8 @@ from ci.analysis.references import commit_places, order_runs, runs_to_read
 from ci.errors import ExitCode
 from ci.model.details import BuildDetails, Unit, UnitKind
 from ci.model.outcomes import Outcome
-from ci.model.results import BuildResult, Harness, Product
+from ci.model.results import BuildResult
+from ci.model.verdicts import Harness, Product
 from ci.plan.accepted import write_accepted
 from ci.store.rows import RunHead
 from tests.ci.made_results import made_verdict

@@ -10,7 +10,7 @@ import pytest
 
 from ci.facts.sentences import on_tests
 from ci.model.outcomes import Outcome
-from ci.model.results import Harness, Product, Verdict
+from ci.model.verdicts import Harness, Product, Verdict
 from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import ENVIRONMENT, Project, result
 

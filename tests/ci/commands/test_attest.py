@@ -18,7 +18,7 @@ import pytest
 
 from ci import cli
 from ci.errors import ExitCode
-from ci.model.results import Product
+from ci.model.verdicts import Product
 from ci.proof import keys, verification
 from ci.proof.writing import BUNDLE_FILE
 from ci.store.folder import link_latest

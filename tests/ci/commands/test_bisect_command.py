@@ -18,16 +18,8 @@ import pytest
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.sentences.on_stages import stage_left_out
 from ci.model.outcomes import Outcome
-from ci.model.results import (
-    BenchmarkResult,
-    Direction,
-    Harness,
-    PlatformResult,
-    Product,
-    RunResult,
-    StageResult,
-    Verdict,
-)
+from ci.model.results import BenchmarkResult, Direction, PlatformResult, RunResult, StageResult
+from ci.model.verdicts import Harness, Product, Verdict
 from ci.plan.planning import RunOptions
 from ci.run.commit_runs import Checkout, temporary_checkout
 from ci.store.folder import open_store

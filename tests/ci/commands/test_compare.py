@@ -13,7 +13,8 @@ from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode
 from ci.facts.sentences import on_rows, on_tests
-from ci.model.results import Evidence, RunResult
+from ci.model.results import RunResult
+from ci.model.verdicts import Evidence
 from ci.store.folder import default_url, read_results
 from ci.store.store import Store
 from tests.cases import narrowed

@@ -16,7 +16,7 @@ from ci.errors import ExitCode
 from ci.facts.measures import Quantity, amount
 from ci.facts.sentences.on_rows import contract_differs
 from ci.model.outcomes import Outcome
-from ci.model.results import Harness, Product
+from ci.model.verdicts import Harness, Product
 from ci.report.dashboard import runs, search
 from ci.report.dashboard import site as site_module
 from ci.report.dashboard.html import clean, file_stem, script, spark_path

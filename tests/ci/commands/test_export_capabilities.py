@@ -14,7 +14,8 @@ from ci.errors import ExitCode
 from ci.facts.sentences import on_tests
 from ci.model.details import Details
 from ci.model.outcomes import Outcome, TestOutcome
-from ci.model.results import Evidence, Grade, Harness, Product, RunResult, Verdict
+from ci.model.results import RunResult
+from ci.model.verdicts import Evidence, Grade, Harness, Product, Verdict
 from ci.report.capabilities import CapabilityDocument
 from ci.store.folder import default_url
 from ci.store.store import Store

@@ -21,12 +21,11 @@ from ci.model.results import (
     BenchmarkResult,
     Direction,
     Distribution,
-    Harness,
     PlatformResult,
-    Product,
     RunResult,
     StageResult,
 )
+from ci.model.verdicts import Harness, Product
 from ci.store.folder import default_url
 from ci.store.store import Store
 from tests.ci.foreign_runs import RUN_ID, write_run

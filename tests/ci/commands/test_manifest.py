@@ -23,7 +23,8 @@ from kubernetes_validate.utils import validate
 from ci import cli
 from ci.errors import ExitCode
 from ci.manifests.kubernetes import GRACE_S
-from ci.model.results import Harness, PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Harness, Product
 from ci.store.folder import read_results
 from tests.ci.workplace import CONTRACT, Workplace, new_workplace
 

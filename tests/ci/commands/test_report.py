@@ -13,20 +13,10 @@ from rich.console import Console
 from ci.facts.sentences import on_harness
 from ci.facts.sentences.on_rows import reported
 from ci.facts.sentences.on_tests import failed_tests
+from ci.model.fields import LONGEST_TEST
 from ci.model.outcomes import Outcome
-from ci.model.results import (
-    LONGEST_TEST,
-    BuildResult,
-    Distribution,
-    Failure,
-    Grade,
-    Harness,
-    Product,
-    RunResult,
-    StageResult,
-    Verdict,
-    title,
-)
+from ci.model.results import BuildResult, Distribution, Failure, RunResult, StageResult, title
+from ci.model.verdicts import Grade, Harness, Product, Verdict
 from ci.report.table import (
     ALWAYS_EXPLAINED,
     EXPLAINED,

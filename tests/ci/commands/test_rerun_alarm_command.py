@@ -16,7 +16,8 @@ import pytest
 from ci.commands.rerun_alarm import Budget
 from ci.errors import ExitCode
 from ci.facts.sentences.on_stages import stage_left_out
-from ci.model.results import Harness, PlatformResult, Product, RunResult, Verdict
+from ci.model.results import PlatformResult, RunResult
+from ci.model.verdicts import Harness, Product, Verdict
 from ci.run.commit_runs import Checkout
 from ci.store.folder import open_store
 from tests.ci.made_results import made_verdict

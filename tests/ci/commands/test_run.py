@@ -17,8 +17,10 @@ from ci.engines import Observer
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.facts.sentences import on_harness, on_rows, on_stages, on_tests
 from ci.gates.rules import exit_code
+from ci.model.execution import ImageFacts
 from ci.model.plan import RunPlan
-from ci.model.results import BuildResult, Harness, ImageFacts, PlatformResult, Product, RunResult
+from ci.model.results import BuildResult, PlatformResult, RunResult
+from ci.model.verdicts import Harness, Product
 from ci.plan.request import RunRequest, load_request
 from ci.protocol.events import Event
 from ci.report.table import stage_rows, table_rows

@@ -13,8 +13,8 @@ from ci.commands import run as run_command
 from ci.engines import Observer
 from ci.errors import CiError, ExitCode
 from ci.model.decision import parse_decision
+from ci.model.execution import ExecutionFacts, ImageFacts
 from ci.model.plan import RunPlan
-from ci.model.results import ExecutionFacts, ImageFacts
 from tests.ci.local_engine import LocalEngine
 from tests.ci.stored_history import git
 

@@ -14,13 +14,8 @@ import pytest
 from ci.errors import ExitCode
 from ci.facts.sentences import on_stages
 from ci.model.outcomes import Outcome
-from ci.model.results import (
-    Harness,
-    PlatformResult,
-    Product,
-    RunResult,
-    selected_title,
-)
+from ci.model.results import PlatformResult, RunResult, selected_title
+from ci.model.verdicts import Harness, Product
 from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import ENVIRONMENT, TESTS, Project, result
 from tests.ci.written_site import FAILED, data, write

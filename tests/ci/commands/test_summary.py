@@ -19,19 +19,10 @@ from ci.analysis.comparison import Comparison
 from ci.commands.publishing import publish_run
 from ci.errors import ExitCode
 from ci.facts.sentences.on_rows import reported
+from ci.model.fields import MOST_FAILURES
 from ci.model.outcomes import Outcome
-from ci.model.results import (
-    MOST_FAILURES,
-    Evidence,
-    Failure,
-    Grade,
-    Harness,
-    Lineage,
-    PlatformResult,
-    Product,
-    RunResult,
-    Verdict,
-)
+from ci.model.results import Failure, Lineage, PlatformResult, RunResult
+from ci.model.verdicts import Evidence, Grade, Harness, Product, Verdict
 from ci.report.forge import LONGEST_PAGE, Summary, error_commands, marker, page
 from tests.cases import narrowed
 from tests.ci.published import platform_result

@@ -14,7 +14,8 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ci.commands.tracing import publish_trace, send_trace
-from ci.model.results import Harness, PlatformResult, Product, RunResult, StageResult
+from ci.model.results import PlatformResult, RunResult, StageResult
+from ci.model.verdicts import Harness, Product
 from ci.report.trace import trace_of_run
 from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import BEGIN, result

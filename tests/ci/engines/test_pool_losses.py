@@ -22,8 +22,8 @@ from ci.engines.ray.placement import MOST_STARTS, Record
 from ci.engines.ray.service import Feed
 from ci.errors import InfrastructureError
 from ci.facts.events import parse_event
+from ci.model.execution import ExecutionFacts, ImageFacts
 from ci.model.plan import EngineKind, EnginePlan, RunPlan
-from ci.model.results import ExecutionFacts, ImageFacts
 from ci.protocol.events import Output
 from tests.ci.made_plans import pool_plans
 from tests.ci.shown_events import Shown

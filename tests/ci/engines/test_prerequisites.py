@@ -31,7 +31,7 @@ from ci.engines.host.engine import HostEngine
 from ci.engines.host.environment import BasePython
 from ci.errors import ExitCode, PrerequisiteError
 from ci.gates.rules import exit_code
-from ci.model.results import Harness, Product
+from ci.model.verdicts import Harness, Product
 from ci.upkeep.doctor.prerequisites import check_first_use, check_git, docker_answers
 from ci.util import interpreters
 from ci.util.invocation import REPOSITORY

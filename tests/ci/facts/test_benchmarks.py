@@ -24,7 +24,8 @@ from ci.facts.measures import (
     measure_name,
     stage_and_quantity,
 )
-from ci.model.results import LONGEST_BENCHMARK, MOST_BENCHMARKS, BenchmarkResult, Direction
+from ci.model.fields import LONGEST_BENCHMARK, MOST_BENCHMARKS
+from ci.model.results import BenchmarkResult, Direction
 from ci.protocol.agent_files import benchmark_file
 
 DATA = Path(__file__).parents[1] / "data" / "benchmarks"

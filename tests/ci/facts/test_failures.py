@@ -10,8 +10,10 @@ import pytest
 from ci.cli import main
 from ci.errors import ExitCode
 from ci.facts.failures import error_line, reason_line
+from ci.model.fields import LONGEST_MESSAGE, LONGEST_TEST, MOST_FAILURES
 from ci.model.outcomes import Outcome
-from ci.model.results import LONGEST_MESSAGE, LONGEST_TEST, MOST_FAILURES, Failure, Product
+from ci.model.results import Failure
+from ci.model.verdicts import Product
 from ci.report.failure_list import command_for
 from ci.store.folder import read_results
 from ci.util.text import first_line

@@ -11,7 +11,8 @@ from ci import cli
 from ci.facts.contract import load_contract
 from ci.facts.sentences import on_rows
 from ci.model.outcomes import OperatorTest
-from ci.model.results import PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Product
 from tests.ci.workplace import CONFIG, Workplace, new_workplace
 
 SUITE = """\

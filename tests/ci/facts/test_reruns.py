@@ -20,7 +20,7 @@ from ci.facts.result_files import ResultFiles
 from ci.facts.sentences import on_rows
 from ci.model.details import Rerun
 from ci.model.outcomes import Outcome
-from ci.model.results import Harness, Product
+from ci.model.verdicts import Harness, Product
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request

@@ -10,7 +10,7 @@ from ci.facts.sentences import SENTENCES
 from ci.facts.sentences.on_rows import full_suite, reported
 from ci.facts.sentences.on_tests import failed_tests, running_tests
 from ci.facts.sentences.sentence import MOST_LISTED
-from ci.model.results import Evidence, Grade
+from ci.model.verdicts import Evidence, Grade
 from tests.docs.findings import examples
 
 EXAMPLES = {example.code: (example, meaning) for example, meaning in examples()}

@@ -26,7 +26,8 @@ from ci.facts.timeline import read_timeline
 from ci.gates.rules import exit_code
 from ci.model.outcomes import Outcome, PytestLog
 from ci.model.plan import RunPlan, SelectionPlan
-from ci.model.results import Harness, PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Harness, Product
 from ci.plan.planning import RunOptions
 from ci.plan.project import load_project, plan_run
 from ci.plan.request import RunRequest, new_request, read_request

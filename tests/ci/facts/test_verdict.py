@@ -25,7 +25,7 @@ from ci.facts.verdict import judge, not_run
 from ci.model.details import Rerun
 from ci.model.outcomes import ClosingSummary, Outcome, PytestLog, Suite, TestOutcome
 from ci.model.plan import SelectionPlan
-from ci.model.results import Grade, Harness, Product
+from ci.model.verdicts import Grade, Harness, Product
 from ci.protocol.events import (
     AgentRestarted,
     ArtifactCut,

@@ -7,7 +7,8 @@ import pytest
 from ci.errors import ExitCode
 from ci.gates.regression import Judgement, Standing, judge_change, standing
 from ci.gates.rules import COMPARISON, GATES, HISTORY, RESULTS, RULES, Subject, exit_code
-from ci.model.results import Harness, PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Harness, Product
 from tests.ci.made_results import made_verdict
 from tests.ci.published import platform_result
 

@@ -14,9 +14,9 @@ from ci.errors import ConfigError
 from ci.facts.platform_result import LONGEST_TEXT, judged_result, not_run_result
 from ci.facts.result_files import ResultFiles
 from ci.facts.sentences.on_rows import reported
+from ci.model.execution import ExecutionFacts
 from ci.model.plan import NetworkPlan, SystemPackages
 from ci.model.platforms import OFFLINE_BASE_IMAGE, PLATFORMS
-from ci.model.results import ExecutionFacts
 from ci.model.trust import Trust
 from ci.plan.planning import PlanInputs, RunOptions
 from ci.protocol.job import Column

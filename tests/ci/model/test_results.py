@@ -10,13 +10,8 @@ import jsonschema
 import pytest
 
 from ci.errors import InfrastructureError
-from ci.model.results import (
-    SCHEMA_VERSION,
-    PlatformResult,
-    Product,
-    RunResult,
-    results_schema,
-)
+from ci.model.results import SCHEMA_VERSION, PlatformResult, RunResult, results_schema
+from ci.model.verdicts import Product
 from ci.store.folder import read_results
 from ci.util.files import write_atomically
 from tests.ci.published import PUBLISHED, platform_result

@@ -18,7 +18,8 @@ from jsonschema import validate
 
 from ci.errors import InfrastructureError, UsageError
 from ci.model.outcomes import Outcome, TestOutcome
-from ci.model.results import Harness, Product, RunResult
+from ci.model.results import RunResult
+from ci.model.verdicts import Harness, Product
 from ci.proof.evidence import FileDigest, PlatformEvidence, RunEvidence, read_evidence
 from ci.proof.run_statements import run_statements, stated_result, summary_statement
 from ci.proof.statements import (

@@ -23,7 +23,8 @@ from ci.facts.suite import outcomes_of
 from ci.facts.verdict import judge, not_run
 from ci.model.details import Rerun
 from ci.model.outcomes import Outcome, TestOutcome
-from ci.model.results import Evidence, Grade, Harness, Product, RunResult, Verdict
+from ci.model.results import RunResult
+from ci.model.verdicts import Evidence, Grade, Harness, Product, Verdict
 from ci.report import crcr as relay
 from ci.report.crcr import RelayRow, crcr, cut
 from tests.ci import operator_log

@@ -14,7 +14,8 @@ import pytest
 from ci.facts.suite import outcomes_of
 from ci.model.details import Rerun
 from ci.model.outcomes import Outcome, TestOutcome
-from ci.model.results import Failure, Product, RunResult
+from ci.model.results import Failure, RunResult
+from ci.model.verdicts import Product
 from ci.report.exchange import PlatformTests, ctrf, junit
 from tests.ci.made_results import made_test, made_verdict
 

@@ -14,7 +14,8 @@ from ci.errors import ConfigError, InfrastructureError
 from ci.facts.sentences import on_stages
 from ci.model import plan as plans
 from ci.model.plan import EnginePlan
-from ci.model.results import PlatformResult, Product
+from ci.model.results import PlatformResult
+from ci.model.verdicts import Product
 from ci.plan.load import load_site
 from ci.run import attempts, platform
 from tests.ci.local_engine import LocalEngine, facts

@@ -16,7 +16,8 @@ from ci.analysis.bad_devices import PROCESS, DeviceUse
 from ci.facts.failures import ENDED_IN
 from ci.model.outcomes import Outcome
 from ci.model.plan import RunPlan
-from ci.model.results import Failure, Harness, Product, ShardResult
+from ci.model.results import Failure, ShardResult
+from ci.model.verdicts import Harness, Product
 from ci.run.bad_devices import read_uses, set_bad_devices_aside
 from tests.ci.made_plans import device_plan
 from tests.ci.made_results import made_verdict

@@ -19,8 +19,10 @@ from ci.errors import CiError, ConfigError, ExitCode, InfrastructureError, Usage
 from ci.facts.result_files import ResultFiles
 from ci.facts.sentences import on_harness, on_stages
 from ci.gates.rules import exit_code
+from ci.model.execution import ExecutionFacts, ImageFacts
 from ci.model.plan import EnginePlan, RunPlan
-from ci.model.results import ExecutionFacts, Harness, ImageFacts, Product, RunResult
+from ci.model.results import RunResult
+from ci.model.verdicts import Harness, Product
 from ci.plan.request import load_request
 from ci.run.progress import Progress
 from ci.run.records import Records
