@@ -12,8 +12,9 @@ from pathlib import Path
 from ci.commands.options import add_config, add_format, add_platform, add_results, config_file
 from ci.commands.reading import reading_store
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.facts.contract import Contract, ContractBase, load_contract, make_contract
+from ci.facts.contract import Contract, ContractBase, load_contract
 from ci.facts.difference import compare_suites
+from ci.facts.recorded_contract import make_contract
 from ci.gates.regression import ChangeKind
 from ci.model.results import RunResult, device_kind
 from ci.plan.project import chosen_platforms, config_option, load_project

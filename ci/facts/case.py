@@ -10,7 +10,7 @@ from functools import cached_property
 from ci.facts.benchmarks import BenchmarkReading
 from ci.facts.difference import Difference, compare_suites
 from ci.facts.operators import fallbacks, mismatches, overload_counts
-from ci.facts.pytest_log import ListedFailure, PytestOutput
+from ci.facts.pytest_output import ListedFailure, PytestOutput
 from ci.facts.record import RunRecord
 from ci.facts.sentences.on_harness import killed_for_memory
 from ci.facts.sentences.sentence import Exit

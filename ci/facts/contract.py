@@ -13,36 +13,19 @@ entry that only the base has.
 from __future__ import annotations
 
 import re
-import shlex
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-import yaml
-
-from ci.errors import ConfigError, UsageError
-from ci.facts.case import is_complete
-from ci.facts.operators import known_reason, mismatches
-from ci.facts.result_files import ResultFiles
-from ci.facts.sentences.on_rows import compiled_only, simulated_device
-from ci.facts.suite import (
-    DTYPE_CLASSES,
-    LACKS_INSTRUCTIONS,
-    abbreviate_variants,
-    expand_variants,
-    is_variant,
-    suite_name,
-    suite_of,
-)
-from ci.model.outcomes import SKIP_REASONS, OperatorTest, Outcome, PytestLog, State, Suite
-from ci.model.platforms import PLATFORMS
-from ci.model.results import RunResult, device_kind, is_compiled_only
-from ci.model.verdicts import Product
+from ci.errors import ConfigError
+from ci.facts.operators import known_reason
+from ci.facts.suite import expand_variants, is_variant
+from ci.model.outcomes import SKIP_REASONS, OperatorTest, Outcome, State, Suite
+from ci.model.results import device_kind
 from ci.util.invocation import command
-from ci.util.text import join_names, near_match
+from ci.util.text import near_match
 from ci.util.yaml import Document, FileFinding, Location, format_findings, read_document
 
 # 1 had neither `base` nor outcomes that depend on the processor, 2 had no `torch`.
@@ -60,7 +43,6 @@ OUTCOMES = {
     for outcome in (Outcome.PASSED, Outcome.XPASSED, Outcome.XFAILED, Outcome.SKIPPED)
 }
 _NEEDS = re.compile(r"\w+(?: \w+)*", re.ASCII)
-_PLAIN = re.compile(r"(?:\.\.?/)*[A-Za-z_](?:[\w./()-]|::| (?=\w))*", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,140 +63,6 @@ class ContractBase(NamedTuple):
 
     name: str
     contract: Contract
-
-
-# The place of an entry: section and function; for operators also slot and overload.
-_Place = tuple[str | int, ...]
-
-
-# Writing
-
-
-_HEAD = """\
-# Expected test outcomes on {platform}. A run fails if a test vanishes or
-# begins to skip.
-{simulated}#
-# Written{day} from a run:
-#   python -m ci contract {platform}{option}
-# rewrites it from the latest run. Review the changes before you commit them.
-# One line per overload: the dtypes that pass, or the dtypes by outcome. All other tests
-# are counted by function.
-"""
-
-
-def contract_text(
-    contract: Contract,
-    *,
-    config: str | None = None,
-    date: datetime | None = None,
-) -> str:
-    """Return the file's content; raises ``UsageError`` if the suite cannot be a contract.
-
-    ``config`` names the configuration, if it is not the default one.
-    """
-    suite, base = contract.suite, contract.base
-    _check_suite(suite)
-    entries, inherited = _entries(suite), _entries(base.contract.suite) if base else {}
-    is_compiled = is_compiled_only(contract.platform, simulated=True)
-    note = (compiled_only(None) if is_compiled else simulated_device()).text.capitalize()
-    head = _HEAD.format(
-        platform=contract.platform,
-        simulated=f"#\n# {note}.\n" if contract.simulated else "",
-        day=f" on {date:%Y-%m-%d}" if date else "",
-        option=f" --config {config}" if config else "",
-    )
-    lines = [
-        f"schema_version: {SCHEMA_VERSION}",
-        *([f"base: {_scalar(base.name)}"] if base else []),
-        f"platform: {_scalar(contract.platform)}",
-        *(["simulated: true"] if contract.simulated else []),
-        f"device: {_scalar(suite.device) if suite.device else 'null'}",
-        *([f"torch: {_scalar(contract.torch)}"] if contract.torch else []),
-        "dtypes:",
-        *(f"  {name}: {' '.join(members)}" for name, members in DTYPE_CLASSES.items()),
-        *_section("operators", entries, inherited),
-        *_section("tests", entries, inherited),
-    ]
-    return head + "\n".join(lines) + "\n"
-
-
-def _check_suite(suite: Suite) -> None:
-    """Raise ``UsageError`` for failures and for unknown skip reasons.
-
-    Operator tests need a known skip reason. Other tests may have none, but not an unknown one.
-    """
-    states = [
-        (f"{test.function}[{test.overload}-{test.variant}-slot{test.slot}]", state)
-        for test, state in suite.operators.items()
-    ]
-    skipped = ((name, state) for name, state in states if state.outcome is Outcome.SKIPPED)
-    unknown = {name for name, state in skipped if not known_reason(state.reason)}
-    for name, counts in suite.functions.items():
-        states += [(name, state) for state in counts]
-        if not all(state.reason is None or known_reason(state.reason) for state in counts):
-            unknown.add(name)
-    if failing := {name for name, state in states if state.outcome.bad}:
-        message = f"a contract cannot expect failures: {join_names(sorted(failing))}"
-        raise UsageError(message, remedy="Fix or quarantine the failing tests, and run again.")
-    if unknown:
-        message = f"skipped without a known reason: {join_names(sorted(unknown))}"
-        raise UsageError(message, remedy=f"Known skip reasons: {', '.join(SKIP_REASONS)}.")
-
-
-def _entries(suite: Suite) -> dict[_Place, str]:
-    """Return the file's entry for each overload, and for each other function."""
-    variants: dict[_Place, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for test, state in suite.operators.items():
-        place = ("operators", test.function, test.slot, test.overload)
-        variants[place][str(state)].add(test.variant)
-    entries = {
-        place: _outcomes(
-            {state: _scalar(abbreviate_variants(names)) for state, names in states.items()}
-        )
-        for place, states in variants.items()
-    }
-    for name, counts in suite.functions.items():
-        entries["tests", name] = _outcomes({str(state): str(n) for state, n in counts.items()})
-    return entries
-
-
-def _section(
-    name: str, entries: Mapping[_Place, str], inherited: Mapping[_Place, str]
-) -> Iterator[str]:
-    """Yield the entries that differ from the inherited ones; ``null`` removes one of these."""
-    both = (place for place in entries.keys() | inherited.keys() if place[0] == name)
-    changed = sorted(place for place in both if entries.get(place) != inherited.get(place))
-    yield f"{name}:" if changed else f"{name}: {{}}"
-    existing = {place[:depth] for place in entries for depth in range(2, len(place) + 1)}
-    written = set()
-    for place in changed:
-        for depth in range(2, len(place) + 1):
-            at, key = place[:depth], place[depth - 1]
-            if at not in written:
-                written.add(at)
-                title = f"slot {key}" if isinstance(key, int) else _scalar(key)
-                value = entries.get(at, "" if at in existing else "null")
-                yield f"{'  ' * (depth - 1)}{title}: {value}".rstrip()
-            if at not in existing:
-                break
-
-
-def _outcomes(texts: Mapping[str, str]) -> str:
-    """``floating bool`` if all pass, else ``{passed: floating, no sample: bool}``."""
-    if [*texts] == ["passed"]:
-        return texts["passed"]
-    passed_first = sorted(texts, key=lambda state: (not state.startswith("passed"), state))
-    return "{" + ", ".join(f"{_scalar(state)}: {texts[state]}" for state in passed_first) + "}"
-
-
-def _scalar(text: str) -> str:
-    """Return a string as YAML, in quotes only where it needs them."""
-    if _PLAIN.fullmatch(text) and yaml.safe_load(text) == text:
-        return text
-    return yaml.safe_dump(text, default_style='"', width=float("inf")).rstrip("\n")
-
-
-# Reading
 
 
 def load_contract(
@@ -434,108 +282,3 @@ class _ContractReader:
     def report(self, place: Location, text: str) -> None:
         line = self.document.line_of(place)
         self.findings.append(FileFinding(line=line, location=place, text=text))
-
-
-# A contract from a run
-
-
-RUN_AGAIN = "Run the platform again, and write the contract from a complete run."
-
-
-def make_contract(
-    run: RunResult,
-    platform: str,
-    results: Path,
-    *,
-    config: str | None,
-    before: Contract | None = None,
-    base: ContractBase | None = None,
-) -> tuple[Contract, str]:
-    """Return the contract of a run, and its text.
-
-    The contract lists the differences from ``base``. Conditions for other processors in ``base``
-    and in ``before``, the contract so far, are kept.
-
-    Raises:
-        UsageError: The run did not finish, its tests ran on another device or platform, or some
-            of them failed.
-    """
-    result = run.platform(platform)
-    folder = results / run.run_id / platform
-    log = ResultFiles(folder=folder).log
-    if log is None:
-        raise UsageError(f"{folder} has no per-test log", remedy=RUN_AGAIN)
-    simulated = result.simulated
-    check_recordable(
-        log,
-        platform=platform,
-        product=result.verdict.product,
-        simulated=simulated,
-        selected=result.selected,
-        run=f"run {run.run_id}",
-        config=config,
-    )
-    suite = _keep_conditions(log, [it.suite for it in (before, base and base.contract) if it])
-    torch = result.facts("packages").get("torch")
-    contract = Contract(
-        platform=platform,
-        suite=suite,
-        simulated=simulated,
-        torch=torch if isinstance(torch, str) else None,
-        base=base,
-    )
-    return contract, contract_text(contract, config=config, date=run.started_at)
-
-
-def check_recordable(
-    log: PytestLog,
-    *,
-    platform: str,
-    product: Product,
-    simulated: bool,
-    selected: object,
-    run: str,
-    config: str | None,
-) -> None:
-    """Raise ``UsageError`` if no contract can be made from a run.
-
-    ``selected`` are the operators that the run was narrowed to; falsy: all. ``run`` and ``config``
-    are for the message: the run's name, and its configuration if it is not the default one.
-    """
-    if selected:
-        message = f"{run} has only selected operators: {selected}"
-        option = f" --config {shlex.quote(config)}" if config else ""
-        remedy = f"Run all operators first: python -m ci run {platform}{option} --select all"
-        raise UsageError(message, remedy=remedy)
-    # A session that ended early is incomplete even with exit status 0.
-    if not product.is_final or not is_complete(log):
-        raise UsageError(f"the tests of {platform} did not finish in {run}", remedy=RUN_AGAIN)
-    device = PLATFORMS[platform].torch_device
-    if wrong := mismatches(log, platform=platform, torch_device=device, simulated=simulated):
-        raise UsageError(f"{run} was not on {platform}: {wrong[0]}", remedy=RUN_AGAIN)
-    _check_suite(suite_of(log.tests))
-
-
-def _keep_conditions(log: PytestLog, known_suites: Sequence[Suite]) -> Suite:
-    """Return the suite of a run with conditions, so that it holds on any processor.
-
-    A test that skipped because instructions are missing is expected to pass with them. Conditions
-    from other processors are kept, even if this run passes without them.
-    """
-    suite = suite_of(log.tests)
-    needs = {
-        suite_name(test.node_id, suite.device): test.operator.needs
-        for test in log.tests
-        if test.operator is not None and test.operator.needs is not None
-    }
-    operators = dict(suite.operators)
-    for name, state in suite.operators.items():
-        states = (it.operators[name] for it in known_suites if name in it.operators)
-        known = next((it.needs for it in states if it.needs), None)
-        if state == LACKS_INSTRUCTIONS:
-            holds = known and log.processor and not log.processor.has(known)
-            wanted = known if holds else needs.get(name)
-            operators[name] = State(Outcome.PASSED, needs=wanted) if wanted else state
-        elif known and state.outcome is Outcome.PASSED:
-            operators[name] = State(Outcome.PASSED, needs=known)
-    return replace(suite, operators=operators)

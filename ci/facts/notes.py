@@ -9,11 +9,11 @@ from pathlib import Path
 
 from ci.errors import UsageError
 from ci.facts.case import Case
-from ci.facts.contract import check_recordable
 from ci.facts.difference import group_lines
 from ci.facts.distributions import installed_files
 from ci.facts.pytest_verdict import besides_failures, exit_status
 from ci.facts.record import RunRecord
+from ci.facts.recorded_contract import check_recordable
 from ci.facts.sentences import on_artifacts, on_rows, on_stages, on_tests
 from ci.facts.verdict import BREACHES, code_after_summary, not_provided
 from ci.gates.regression import ChangeKind

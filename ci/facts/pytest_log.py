@@ -1,4 +1,4 @@
-"""Read pytest's per-test log (pytest-reportlog) and its terminal output.
+"""Read pytest's per-test log (pytest-reportlog).
 
 Counts come from the per-test log alone. Every test is counted exactly once, with the worst outcome
 of its phases, attempts and subtests. So a test that fails, and whose teardown then fails too, is
@@ -14,11 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ci.facts.operators import operator_record, read_record, recorded_properties, skip_reason
 from ci.model.outcomes import (
-    ClosingSummary,
     OperatorRecord,
     Outcome,
     Processor,
@@ -27,11 +26,9 @@ from ci.model.outcomes import (
     TestOutcome,
 )
 from ci.protocol.pytest_report import (
-    ANSI,
     SHARD,
     SUBTEST,
     TEST,
-    collected_tests,
     damaged_report,
     parse_report,
     subtest_name,
@@ -56,61 +53,8 @@ _WORKER_CRASH_PHASE = "???"
 _ERROR_LINE = re.compile(r"^E {3}(.*)", re.MULTILINE)
 # pytest gives a test this reason if only its subtests failed.
 _CONTAINS = re.compile(r"contains \d+ failed subtests?")
-# Plugins and conftest files add words of their own, in `pytest_report_teststatus`.
-_SUMMARY = re.compile(
-    r"^(=*)\s*((no tests ran|no tests collected|\d{1,9} [^\s=].*)"
-    r" in (\d{1,9}(?:\.\d{1,9})?)s(?: \([^)]*\))?)\s*=*$"
-)
-LONGEST_SUMMARY = 500  # characters
-# The list of failures that pytest prints above its closing summary.
-_LIST = re.compile(r"=+ short test summary info =+")
-_LISTED = re.compile(r"(FAILED|ERROR) |SUBFAIL|.* SUBFAIL ")
-_DESCRIBED = ("SUBFAIL", "[", "(")  # the description of a subtest
-MOST_LISTED = 20
-
-_HEADER = re.compile(r"=+ test session starts =+")
-_ONLY_COLLECTED = re.compile(
-    r"=*\s*(?:no|\d{1,9}(?:/\d{1,9})?) tests? collected\b.* in \d[\d.]*s\b.*"
-)
-_CONFIG_FILE = re.compile(r"(?:rootdir: .*, )?(?:configfile|inifile): ([^,]+)")
-# Why a session ended, in a line of its own: pytest.exit, and pytest-xdist that gives up.
-_ENDING = re.compile(
-    r"!+ (?:_pytest\.outcomes\.(Exit: .*?)|xdist\.\w+\.Interrupted: (.*?))(?: !+)?"
-)
-_GAVE_UP = re.compile(r"=+ xdist: (.*?) =+")
-_TRACEBACK = re.compile(r"^_pytest\.outcomes\.(Exit: .+)")
-_EARLY_EXIT = re.compile(r"(?:^|[\].sFExX])(Exit: .+)")  # before pytest writes such lines
-NEAR_SUMMARY = 5  # lines from the reason, which may have several, to the summary
 
 _SEVERITY = {outcome: rank for rank, outcome in enumerate(Outcome)}
-
-
-class ListedFailure(NamedTuple):
-    """A failed test in the list that pytest prints at its end."""
-
-    test: str
-    message: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PytestOutput:
-    """Facts from pytest's terminal output."""
-
-    collected: int | None
-    """Number of tests to run. It serves only to detect a session that ended early; shown counts
-    come from the log."""
-    summary: ClosingSummary | None
-    last_lines: Sequence[str] = ()
-    ending: str | None = None
-    """Why the session ended early: ``Exit: reason`` of ``pytest.exit``, or that of pytest-xdist."""
-    sessions: int = 0
-    """Number of sessions that followed each other; those inside of another are not counted."""
-    only_listed: bool = False
-    """Whether pytest only collected the tests."""
-    config_file: str | None = None
-    """pytest's configuration file, if it printed one."""
-    listed: Sequence[ListedFailure] = ()
-    """The failures that pytest lists above its closing summary."""
 
 
 @dataclass
@@ -408,100 +352,3 @@ def parse_log(lines: Iterable[str], folders: Sequence[str] = ()) -> PytestLog:
         except ValueError:
             reader.add_damaged(line)
     return reader.result()
-
-
-def read_output(lines: Iterable[str], log: PytestLog | None = None, shard: int = 0) -> PytestOutput:
-    """Find the facts of pytest's terminal output.
-
-    Tests, and programs after pytest, may print a line like a summary. So the last one counts of
-    those that agree best with the ``log``. Without a complete log, the last one of all counts.
-    """
-    collected = last = best = ending = gave_up = config = None
-    agreement = 1
-    since_ending = depth = sessions = 0
-    listed: dict[str, ListedFailure] = {}
-    is_list = only_listed = False
-    last_text = ""
-    for line in lines:
-        collected = collected_tests(line) if collected is None else collected
-        text = ANSI.sub("", line).strip()
-        last_text = text or last_text
-        since_ending += 1
-        if _LIST.fullmatch(text):
-            listed, is_list = {}, True
-        elif is_list and _LISTED.match(text):
-            if (entry := _listed(text)) and len(listed) < MOST_LISTED:
-                listed.setdefault(entry.test, entry)
-        elif _ONLY_COLLECTED.fullmatch(text):
-            only_listed = True
-        elif match := _summary_match(text):
-            is_list = False
-            summary = ClosingSummary(text=match[2], seconds=float(match[4]))
-            if match[1] or match[3].startswith("no tests") or summary.is_usual:
-                last = summary
-            if log is not None and (agrees := _agreement(summary, log, shard)) >= agreement:
-                best, agreement = summary, agrees
-            if since_ending > NEAR_SUMMARY:
-                ending = None
-            sessions += depth == 1 and bool(match[1])
-            depth = max(depth - 1, 0)
-        elif text.startswith("!") and (found := _ENDING.fullmatch(text)):
-            ending, since_ending = found[1] or found[2], 0
-        elif _HEADER.fullmatch(text):
-            depth += 1
-        elif found := _GAVE_UP.fullmatch(text):
-            gave_up = found[1]
-        elif config is None and (found := _CONFIG_FILE.match(text)):
-            config = found[1]
-    ended = log is not None and log.exit_status is not None and not log.unreadable_lines
-    is_complete = log is not None and ended and log.begun >= (collected or 0)
-    closing = best if is_complete else last
-    early = _TRACEBACK if closing is not None else _EARLY_EXIT
-    if ending is None and (found := early.search(last_text)):
-        ending = found[1]
-    return PytestOutput(
-        collected=collected,
-        summary=closing,
-        listed=tuple(listed.values()),
-        ending=ending or gave_up,
-        sessions=sessions,
-        only_listed=only_listed and closing is None,
-        config_file=config,
-    )
-
-
-def _listed(text: str) -> ListedFailure | None:
-    """Read an entry such as ``FAILED a.py::test_b[1] - assert 0``; a subtest has a name before."""
-    word, _, entry = text.partition(" ")
-    if word not in ("FAILED", "ERROR"):
-        words = text.split(" ")
-        names = (n for n, it in enumerate(words) if "::" in it and not it.startswith(_DESCRIBED))
-        entry = " ".join(words[next(names, len(words)) :])
-    test, _, message = entry.partition(" - ")
-    is_test = "::" in test or (word == "ERROR" and " " not in test)
-    return ListedFailure(test, message) if is_test else None
-
-
-def _summary_match(text: str) -> re.Match[str] | None:
-    match = _SUMMARY.match(text) if text.endswith(("s", ")", "=")) else None
-    if match is None or len(match[2]) > LONGEST_SUMMARY or not match[2].isprintable():
-        return None
-    return match
-
-
-def _agreement(summary: ClosingSummary, log: PytestLog, shard: int) -> int:
-    """Return how well a summary agrees with the reports in a log, from 0 (not) to 3.
-
-    3: pytest's own words have the counts of the log; whether subtests count depends on pytest's
-    version. 2: only the sum agrees, since a plugin counts reports under other words. 1: a plugin
-    hides reports.
-    """
-    reports, subtests = log.reports.get(shard, {}), log.subtests.get(shard, {})
-    tests = summary.tests
-    least = {it: reports.get(it, 0) for it in Outcome}
-    most = {it: least[it] + subtests.get(it, 0) for it in Outcome}
-    if all(least[it] <= tests[it] <= most[it] for it in Outcome):
-        return 3
-    if tests.total() <= sum(most.values()) and summary.total >= sum(least.values()):
-        return 2
-    return 1 if all(tests[it] <= most[it] for it in Outcome) else 0

@@ -16,7 +16,8 @@ from ci.facts.build import Build, read_build
 from ci.facts.distributions import kept_files, read_distributions
 from ci.facts.events import parse_events
 from ci.facts.files import read_log_lines, read_text_file
-from ci.facts.pytest_log import PytestOutput, parse_log, read_output
+from ci.facts.pytest_log import parse_log
+from ci.facts.pytest_output import PytestOutput, read_output
 from ci.facts.record import RunRecord
 from ci.facts.shards import merge_outputs
 from ci.model.details import Details, Rerun

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
-from ci.facts.pytest_log import PytestOutput
+from ci.facts.pytest_output import PytestOutput
 from ci.model.outcomes import ClosingSummary, Outcome, PytestLog
 from ci.model.results import ShardResult
 from ci.protocol.agent_files import JUNIT, PYTEST_LOG, files_of

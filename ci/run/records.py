@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci.facts.contract import Contract, contract_text
+from ci.facts.contract import Contract
+from ci.facts.contract_text import contract_text
 from ci.facts.result_files import ResultFiles
 from ci.model.details import Details
 from ci.model.plan import RunPlan

@@ -6,7 +6,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ci.facts.case import Case
-from ci.facts.pytest_log import PytestOutput, parse_log
+from ci.facts.pytest_log import parse_log
+from ci.facts.pytest_output import PytestOutput
 from ci.facts.record import RunRecord
 from ci.facts.suite import suite_of
 from ci.model.execution import ExecutionFacts

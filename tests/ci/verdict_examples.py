@@ -13,7 +13,7 @@ from ci.agent.network import still_connected
 from ci.engines.docker.engine import lost_note
 from ci.facts.case import Case
 from ci.facts.notes import notes_of
-from ci.facts.pytest_log import ListedFailure
+from ci.facts.pytest_output import ListedFailure
 from ci.facts.record import RunRecord
 from ci.facts.sentences import on_stages
 from ci.facts.verdict import judge, not_run

@@ -28,7 +28,8 @@ from ci.engines.logs import EventReader, LiveLogs
 from ci.errors import CiError
 from ci.facts import build, files
 from ci.facts.events import compare_records, parse_events
-from ci.facts.pytest_log import parse_log, read_output
+from ci.facts.pytest_log import parse_log
+from ci.facts.pytest_output import read_output
 from ci.facts.record import RunRecord
 from ci.facts.result_files import ResultFiles
 from ci.model.plan import ResultLimits

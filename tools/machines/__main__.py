@@ -21,7 +21,8 @@ from time import monotonic
 from bench import budgets
 from bench.rows import MeasurementError
 from ci.errors import CiError
-from ci.facts.pytest_log import parse_log, read_output
+from ci.facts.pytest_log import parse_log
+from ci.facts.pytest_output import read_output
 from ci.model.outcomes import INSTRUCTION_SET, Outcome, PytestLog, TestOutcome
 from ci.util.lines import LONGEST_REPORT, lines_of_file
 from ci.util.process import ProcessError, run

@@ -12,7 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ci.errors import ConfigError, ExitCode, UsageError
-from ci.facts.contract import Contract, ContractBase, contract_text, load_contract
+from ci.facts.contract import Contract, ContractBase, load_contract
+from ci.facts.contract_text import contract_text
 from ci.facts.difference import compare_suites
 from ci.facts.sentences import on_rows
 from ci.facts.suite import DTYPE_CLASSES, LACKS_INSTRUCTIONS, adapt_to_processor, suite_of

@@ -12,7 +12,8 @@ import pytest
 
 from ci.agent.pytest_stage import failed_tests
 from ci.facts.failures import reason_line
-from ci.facts.pytest_log import parse_log, read_output
+from ci.facts.pytest_log import parse_log
+from ci.facts.pytest_output import read_output
 from ci.model.outcomes import ClosingSummary, Outcome, PytestLog
 from ci.plan.planning import WORKSPACE
 from ci.protocol.pytest_report import ANSI

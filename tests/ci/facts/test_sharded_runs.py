@@ -16,7 +16,8 @@ from ci import cli
 from ci.engines.host.workfolder import host_job
 from ci.errors import ConfigError, ExitCode, UsageError
 from ci.facts.environment_key import environment_key
-from ci.facts.pytest_log import PytestOutput, parse_log, read_output
+from ci.facts.pytest_log import parse_log
+from ci.facts.pytest_output import PytestOutput, read_output
 from ci.facts.sentences import on_rows, on_tests
 from ci.facts.sentences.on_tests import suite_passed
 from ci.facts.sentences.sentence import Exit

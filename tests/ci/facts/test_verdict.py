@@ -17,7 +17,8 @@ import pytest
 from ci.facts.case import Case
 from ci.facts.events import parse_events
 from ci.facts.notes import notes_of
-from ci.facts.pytest_log import ListedFailure, parse_log
+from ci.facts.pytest_log import parse_log
+from ci.facts.pytest_output import ListedFailure
 from ci.facts.record import RunRecord
 from ci.facts.sentences.on_rows import full_suite
 from ci.facts.sentences.on_tests import contract_broken, skipped_tests

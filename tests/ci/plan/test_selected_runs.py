@@ -14,9 +14,9 @@ import pytest
 from ci import cli
 from ci.commands import run as run_command
 from ci.errors import ExitCode, UsageError
-from ci.facts.contract import make_contract
 from ci.facts.environment_key import environment_key
 from ci.facts.operators import read_record, recorded_properties
+from ci.facts.recorded_contract import make_contract
 from ci.facts.sentences import on_rows
 from ci.facts.suite import UNSELECTED, restrict_to_selection
 from ci.model.outcomes import OperatorTest, Outcome, Selection, State, Suite
