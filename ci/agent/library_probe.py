@@ -26,7 +26,9 @@ MOST_FILES = 100  # compiled ones of the project
 MOST_SYMBOLS = 100_000  # of one file
 DYNAMIC_SYMBOLS, NOTES, NEEDED_VERSIONS, VERSIONS = 11, 7, 0x6FFFFFFE, 0x6FFFFFFF  # of sections
 GNU_BUILD_ID = b"GNU\0", 3
-WEAK, UNDEFINED = 2, 0
+UNDEFINED = 0
+SYMBOL_SIZE = 24  # bytes
+VERSION_NUMBER = 0x7FFF  # the other bit hides a symbol
 ELF_64_LITTLE = b"\x7fELF\x02\x01"
 
 
@@ -65,9 +67,10 @@ def is_this_project(entry: Distribution, given: Sequence[str]) -> bool:
     """Return whether it was installed from the current folder, or from a given file."""
     with suppress(Exception):  # any tool may have written the metadata
         origin = json.loads(entry.read_text("direct_url.json") or "{}")
-        scheme, _, path = unquote(origin.get("url", "")).partition("file://")
+        scheme, is_file, path = unquote(origin.get("url", "")).partition("file://")
         path, here = os.path.realpath(path), os.path.realpath(".")
-        return not scheme and (f"{path}/".startswith(f"{here}/") or path in given)
+        is_own = f"{path}/".startswith(f"{here}/") or path in map(os.path.realpath, given)
+        return bool(is_file) and not scheme and is_own
     return False
 
 
@@ -83,28 +86,22 @@ def compiled_files(entries: Iterable[Distribution]) -> Iterator[tuple[str, str]]
 
 
 def bindings(files: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Return the symbols of each library, and those that no library has."""
+    """Return each library with the symbols that the files need of it."""
     for _, module in files:
         with suppress(Exception, SystemExit):  # a file that is no module is loaded below
             import_module(module)
     libraries: dict[str, dict[str, Any]] = {}
-    missing: set[str] = set()
     own = {path for path, _ in files}
     for path, _ in files:
         with suppress(Exception):  # it is damaged, or cannot be loaded: nothing is claimed
             library = ctypes.CDLL(path)
-            for symbol, shown, is_weak in undefined_symbols(path):
+            for symbol, shown in undefined_symbols(path):
                 provider = file_of(library, symbol)
-                if provider is None:
-                    missing.update([] if is_weak else [shown])
-                elif os.path.realpath(provider) not in own:
+                if provider and os.path.realpath(provider) not in own:
                     name = os.path.basename(provider)
                     found = libraries.setdefault(name, {"path": provider, "symbols": set()})
                     found["symbols"].add(shown)
-    return {
-        "libraries": {name: described(**found) for name, found in sorted(libraries.items())},
-        "missing": sorted(missing),
-    }
+    return {name: described(**found) for name, found in sorted(libraries.items())}
 
 
 def described(path: str, symbols: set[str]) -> dict[str, Any]:
@@ -131,8 +128,8 @@ def file_of(library: ctypes.CDLL, symbol: str) -> str | None:
     return None
 
 
-def undefined_symbols(path: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield each symbol that a file needs, how it is shown, and whether it may be missing.
+def undefined_symbols(path: str) -> Iterator[tuple[str, str]]:
+    """Yield each symbol that a file needs, and how it is shown.
 
     It is shown with its version, if it has one: ``memcpy@GLIBC_2.14``.
     """
@@ -142,14 +139,14 @@ def undefined_symbols(path: str) -> Iterator[tuple[str, str, bool]]:
         names = found[table.link].offset
         versions = needed_versions(data, found)
         marks = next((it.offset for it in found if it.kind == VERSIONS), None)
-        for number in range(min(table.size // 24, MOST_SYMBOLS)):
-            name, info, _, section = struct.unpack_from("<IBBH", data, table.offset + 24 * number)
+        for number in range(min(table.size // SYMBOL_SIZE, MOST_SYMBOLS)):
+            place = table.offset + SYMBOL_SIZE * number
+            name, _, _, section = struct.unpack_from("<IBBH", data, place)
             symbol = text_at(data, names + name)
             if section == UNDEFINED and symbol:
                 mark = struct.unpack_from("<H", data, marks + 2 * number)[0] if marks else 0
-                version = versions.get(mark & 0x7FFF)
-                shown = f"{symbol}@{version}" if version else symbol
-                yield symbol, shown, info >> 4 == WEAK
+                version = versions.get(mark & VERSION_NUMBER)
+                yield symbol, f"{symbol}@{version}" if version else symbol
 
 
 def needed_versions(data: mmap.mmap, found: Sequence[Section]) -> dict[int, str]:
@@ -163,7 +160,7 @@ def needed_versions(data: mmap.mmap, found: Sequence[Section]) -> dict[int, str]
                 entry = place + first
                 for _ in range(count):
                     _, _, number, name, step = struct.unpack_from("<IHHII", data, entry)
-                    versions[number & 0x7FFF] = text_at(data, names + name)
+                    versions[number & VERSION_NUMBER] = text_at(data, names + name)
                     entry += step
                 if not following:
                     break

@@ -86,7 +86,7 @@ class JobRun:
         given = job.distributions.given if job.distributions else ()
         stack = {
             "sdk": sdk_versions(job.device_compiler, runner.environment),
-            **bound_libraries(*place, runner.results, given, user),
+            "libraries": bound_libraries(*place, runner.results, given, user),
         }
         described = {"machine": facts, **built, **tools, **stack}
         described["compiler_cache"] = runner.cache.facts()

@@ -72,21 +72,14 @@ def bound_libraries(
         found = parse_object(tool_output(command, variables, workspace, user) or "")
     except ValueError:  # its process died, or printed something else
         return {}
-    libraries, missing = found.get("libraries"), found.get("missing")
-    if not isinstance(libraries, dict) or not isinstance(missing, list):
-        return {}
-    known = {str(name)[:LONGEST]: it for name, it in libraries.items() if isinstance(it, dict)}
+    known = {str(name)[:LONGEST]: it for name, it in found.items() if isinstance(it, dict)}
     symbols = {name: _texts(it.get("symbols")) for name, it in known.items()}
-    if not symbols and not missing:  # nothing is compiled
-        return {}
-    document = {"libraries": symbols, "missing": _texts(missing)}
-    with suppress(OSError):  # a full disk
-        (results / SYMBOLS).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if symbols:  # something is compiled
+        text = json.dumps(symbols, indent=1) + "\n"
+        with suppress(OSError):  # a full disk
+            (results / SYMBOLS).write_text(text, encoding="utf-8")
     described = {name: _described(it, symbols[name]) for name, it in known.items()}
-    return {
-        "libraries": dict(list(described.items())[:MOST_LIBRARIES]),
-        "missing_symbols": len(document["missing"]),
-    }
+    return dict(list(described.items())[:MOST_LIBRARIES])
 
 
 def _described(library: Mapping[str, object], symbols: Sequence[str]) -> dict[str, object]:

@@ -113,7 +113,7 @@ def _symbols(result: PlatformResult, folder: Path | None) -> Mapping[str, Sequen
     """Read the symbols that a run's project needed of each library; empty if they are not here."""
     text = read_text_file(folder / result.platform / SYMBOLS, LARGEST_SYMBOLS) if folder else None
     try:
-        libraries = _part(parse_object(text or "").get("libraries"))
+        libraries = parse_object(text or "")
     except ValueError:
         return {}
     return {name: [*map(str, it)] for name, it in libraries.items() if isinstance(it, list)}

@@ -29,5 +29,4 @@ def stack_lock(result: PlatformResult) -> Mapping[str, Any]:
         **{name: facts.get(name) for name in _TOOLS},
         "devices": [{"name": name, "driver": driver} for name, driver in sorted(kinds)],
         **{name: result.facts(name) for name in _PARTS},
-        "missing_symbols": facts.get("missing_symbols", 0),
     }

@@ -1,4 +1,4 @@
-"""The locks of real runs: what was installed, from where, and what a compiled project is bound to."""
+"""The locks of real runs: what was installed, from where, and what a project is bound to."""
 
 from __future__ import annotations
 
@@ -86,9 +86,8 @@ def test_the_locks_of_a_run(tmp_path: Path) -> None:
     [zlib] = (it for name, it in stack["libraries"].items() if name.startswith("libz.so"))
     assert (zlib["symbols"], len(zlib.get("build_id") or zlib["sha256"]) >= 16) == (1, True)
     symbols = json.loads((tmp_path / "results" / "symbols.json").read_text())
-    [needed] = (it for name, it in symbols["libraries"].items() if name.startswith("libz.so"))
+    [needed] = (it for name, it in symbols.items() if name.startswith("libz.so"))
     assert needed == ["crc32"]
-    assert symbols["missing"] == []
 
 
 @pytest.mark.complete
