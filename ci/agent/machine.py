@@ -133,13 +133,18 @@ def tool_facts(
     workspace: Path,
     device_compiler: str | None = None,
     user: StageUser | None = None,
+    reports: Sequence[str] = (),
 ) -> dict[str, object]:
     """Return the versions of Python, its packages, and the build tools.
+
+    ``reports`` are pip's own, of what the stages installed.
 
     ``uncompiled``: modules of the project that are installed, but missing in its sources.
     ``unpackaged``: those that its sources have, but what was installed does not.
     ``unmet``: requirements of its build that are not installed.
     ``installed_files``: files from which a distribution was installed.
+    ``origins``: where distributions came from, as their installers recorded it.
+    ``torch_builds``: how torch and its extensions were built.
     """
 
     def printed(*command: str) -> str:
@@ -150,7 +155,7 @@ def tool_facts(
 
     # By the Python of the stages, which may differ from the agent's, in the project's folder.
     probe = pkgutil.get_data(__package__ or "", "python_probe.py") or b""
-    found = read_tools(printed("python3", "-c", RUN_PROGRAM, probe.decode()))
+    found = read_tools(printed("python3", "-c", RUN_PROGRAM, probe.decode(), *reports))
     try:  # CXX may hold options too
         compiler = shlex.split(variables.get("CXX", "")) or ["c++"]
     except ValueError:  # an unbalanced quote, which no build system accepts either
@@ -176,10 +181,12 @@ def read_tools(text: str) -> dict[str, Any]:
     python, packages = found.get("python"), found.get("packages")
     names = ("uncompiled", "unpackaged", "unmet", "installed_files")
     modules = {name: found.get(name) for name in names}
+    stack = {name: found.get(name) for name in ("origins", "torch_builds")}
     return {
         "python": python if isinstance(python, str) else None,
         "packages": packages if isinstance(packages, dict) else {},
         **{name: it if isinstance(it, list) else [] for name, it in modules.items()},
+        **{name: it if isinstance(it, dict) else {} for name, it in stack.items()},
     }
 
 

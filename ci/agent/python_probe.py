@@ -5,6 +5,7 @@ The agent passes this text to that Python, which may be of another version than 
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import json
@@ -14,22 +15,26 @@ import re
 import sys
 from fnmatch import fnmatch
 from functools import partial
+from glob import escape as glob_escape
+from glob import glob
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import Distribution, distributions
 from itertools import islice
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
 MOST_INSTALLED = 100  # distributions from files
 MOST_HASHED = 1 << 30  # bytes of one, which take 2 s
 PIECE = 1 << 20
 ADDED_BY_PIP = ("INSTALLER", "REQUESTED", "direct_url.json")
+MOST_ORIGINS = 400  # packages; of the largest vendor's images, the installer's reports name fewer
+REPORTS = "pip-report*.json"  # of what made the environment, in its folder
 IS_SAFE = getattr(sys.flags, "safe_path", False)  # the current folder is not searched
 
 
 def main() -> None:
-    """Print one object of JSON."""
+    """Print one object of JSON; the arguments are reports of pip, newest last, if there are any."""
     entries = list(distributions())
     found = [entry.metadata for entry in entries]  # each parsed once
     packages = {entry["Name"]: entry["Version"] for entry in found if entry["Name"]}
@@ -51,7 +56,97 @@ def main() -> None:
     uncompiled = sorted(file.partition(".")[0].replace("/", ".") for file in missing)
     facts = {"python": platform.python_version(), "packages": packages, "uncompiled": uncompiled}
     more = {"unpackaged": unpackaged, "unmet": unmet, "installed_files": installed}
-    json.dump({**facts, **more}, sys.stdout)
+    made = glob(os.path.join(glob_escape(sys.prefix), REPORTS))
+    stack = {
+        "origins": found_or(lambda: origins(entries, [*sorted(made), *sys.argv[2:]]), {}),
+        "torch_builds": found_or(lambda: torch_builds(entries), {}),
+    }
+    json.dump({**facts, **more, **stack}, sys.stdout)
+
+
+def found_or(find: Callable[[], Any], otherwise: Any) -> Any:
+    """Return what is found, or something else: any tool may have written the metadata."""
+    try:
+        return find()
+    except Exception:
+        return otherwise
+
+
+def origins(entries: Iterable[Distribution], reports: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the file or the commit that each distribution came from, by its name.
+
+    Installers record it for what had an address (PEP 610). For what an index had, only the report
+    of pip has it. Of neither, nothing is known.
+    """
+    reported = {}
+    for report in reports:
+        for item in found_or(lambda: read_report(report), []):  # noqa: B023  # called at once
+            name = _normal(item["metadata"]["name"])
+            reported[name, item["metadata"]["version"]] = item["download_info"]
+    found = {}
+    for entry in entries:
+        name = _normal(entry.metadata["Name"] or "")
+        direct = origin_of(entry)
+        origin = file_origin(direct or reported.get((name, entry.version), {}))
+        if origin and name not in found:  # of two, the first is imported
+            found[name] = {**origin, "direct": bool(direct)}
+    return dict(islice(found.items(), MOST_ORIGINS))
+
+
+def read_report(path: str) -> list[dict[str, Any]]:
+    with open(path, "rb") as file:
+        installed: list[dict[str, Any]] = json.load(file)["install"]
+    return installed
+
+
+def file_origin(origin: Mapping[str, Any]) -> dict[str, str]:
+    """Return the address and the SHA-256 or the commit; empty for a folder, which may change."""
+    facts = {"url": origin.get("url", "")}
+    if origin.get("subdirectory"):
+        facts["subdirectory"] = origin["subdirectory"]
+    vcs = origin.get("vcs_info")
+    if vcs:
+        return {**facts, "vcs": vcs["vcs"], "commit": vcs["commit_id"]}
+    digest = archive_digest(origin.get("archive_info") or {})
+    return {**facts, "sha256": digest} if digest else {}
+
+
+def archive_digest(archive: Mapping[str, Any]) -> str:
+    _, _, old = archive.get("hash", "").partition("sha256=")  # pip before 23.1
+    digest: str = archive.get("hashes", {}).get("sha256") or old
+    return digest
+
+
+def torch_builds(entries: Iterable[Distribution]) -> dict[str, dict[str, str]]:
+    """Return how torch and each of its extensions was built, as their own files state it.
+
+    ``git_version`` is the commit; ``cuda``, ``hip`` and such are versions of SDKs. ``tag`` is that
+    of the wheel.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for entry in entries:
+        name = _normal(entry.metadata["Name"] or "")
+        path = str(entry.locate_file(f"{name.replace('-', '_')}/version.py"))
+        if name.startswith("torch") and name not in found and os.path.isfile(path):
+            with open(path, encoding="utf-8") as file:
+                build = stated_texts(file.read())
+            wheel = entry.read_text("WHEEL") or ""
+            tags = re.findall(r"^Tag: *(\S+)", wheel, re.MULTILINE)
+            found[name] = {**build, **({"tag": ".".join(tags)} if tags else {})}
+    return found
+
+
+def stated_texts(module: str) -> dict[str, str]:
+    """Return the texts that a module assigns to public names, without running it."""
+    found = {}
+    for line in ast.parse(module).body:
+        if isinstance(line, (ast.Assign, ast.AnnAssign)) and line.value is not None:
+            targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+            value = line.value.value if isinstance(line.value, ast.Constant) else None
+            for target in targets:
+                if isinstance(target, ast.Name) and isinstance(value, str):
+                    found[target.id.strip("_")] = value[:200]
+    return found
 
 
 def unmet_build_requirements(packages: Mapping[str, str]) -> list[str]:
@@ -101,8 +196,7 @@ def installed_files(entries: Iterable[Distribution]) -> Iterator[dict[str, Any]]
     for entry in islice(filter(origin_of, entries), MOST_INSTALLED):
         archive = origin_of(entry).get("archive_info")
         if archive is not None:
-            _, _, old = archive.get("hash", "").partition("sha256=")  # pip before 23.1
-            digest = archive.get("hashes", {}).get("sha256") or old
+            digest = archive_digest(archive)
             name = unquote(origin_of(entry).get("url", "").rpartition("/")[2])
             facts = {"altered": altered_files(entry), "shadowed": shadowed_modules(entry)}
             yield {"name": name, "sha256": digest, "record": record_digest(entry), **facts}

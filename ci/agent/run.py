@@ -14,6 +14,7 @@ from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.network import NetworkError, wait_until_isolated
 from ci.agent.stage import SupervisorError, adopt_orphans
 from ci.agent.stage_runner import Reruns, StageRunner
+from ci.agent.vendor_stack import bound_libraries, sdk_versions
 from ci.protocol import events
 from ci.protocol.agent_files import ENVIRONMENT
 from ci.protocol.job import DISK_FULL, PROTOCOL, Job, StagePlan
@@ -79,8 +80,16 @@ class JobRun:
             if lack is not None and not is_expected:
                 self._log.emit(lack)
         user = runner.handover.user
-        tools = tool_facts(runner.environment, runner.workspace, job.device_compiler, user)
-        described = {"machine": facts, **built, **tools, "compiler_cache": runner.cache.facts()}
+        place = runner.environment, runner.workspace
+        with runner.pip_reports() as reports:
+            tools = tool_facts(*place, job.device_compiler, user, reports)
+        given = job.distributions.given if job.distributions else ()
+        stack = {
+            "sdk": sdk_versions(job.device_compiler, runner.environment),
+            "libraries": bound_libraries(*place, runner.results, given, user),
+        }
+        described = {"machine": facts, **built, **tools, **stack}
+        described["compiler_cache"] = runner.cache.facts()
         self._describe(**described)
         if self._reruns is not None and not self._interrupted:
             self._reruns.run()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import Callable, Iterator, Sequence
 
 from ci.agent import pytest_stage, session, shards
 from ci.agent.artifacts import collect, remove_results
@@ -20,7 +20,14 @@ from ci.agent.stage import Stage, StageCommand, SupervisorError
 from ci.agent.stage_progress import GrowingFile, ProgressWatch
 from ci.agent.user import Handover, LogPipe, StageUser
 from ci.protocol import events
-from ci.protocol.agent_files import EVENTS, JUNIT, PYTEST_LOG, benchmark_file, files_of
+from ci.protocol.agent_files import (
+    EVENTS,
+    JUNIT,
+    PIP_REPORT,
+    PYTEST_LOG,
+    benchmark_file,
+    files_of,
+)
 from ci.protocol.job import NETRC, ArtifactPlan, Job, StagePlan
 from ci.protocol.stable_names import run_folders
 from ci.protocol.stage_kind import StageKind
@@ -146,7 +153,22 @@ class StageRunner:
         if NETRC in credentials:
             file = stack.enter_context(self.handover.private_file(credentials[NETRC]))
             credentials = {**credentials, NETRC: file}
-        return replace(stage, environment={**self.environment, **credentials, **stage.environment})
+        variables = {**self.environment, **credentials, **stage.environment}
+        if stage.kind is StageKind.COMMAND:
+            # pip alone knows the file that it got from an index, and a later stage has another pip.
+            report = self.handover.path(f"{PIP_REPORT}{stage.name}.json")
+            variables = {"PIP_REPORT": str(report), **variables}
+        return replace(stage, environment=variables)
+
+    @contextmanager
+    def pip_reports(self) -> Iterator[list[str]]:
+        """Yield what pip reported of the stages, in their order, and remove these files."""
+        names = (f"{PIP_REPORT}{stage.name}.json" for stage in self.job.stages)
+        paths = [self.handover.path(name) for name in names]
+        yield [*map(str, paths)]
+        for path in paths:
+            with suppress(OSError), self.handover.access():
+                path.unlink()
 
     def _process(self, stage: StagePlan, shard: int, stack: ExitStack) -> StageProcess:
         """Prepare the command of a stage, or of one of its shards, until ``stack`` ends."""

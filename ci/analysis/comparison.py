@@ -402,7 +402,7 @@ class _RunComparison:
             times=times,
             explanations=tuple(self._explanations(head, times)),
             gained=gained if isinstance(gained, Times) and gained.headlines else None,
-            stack=stack_changes(first, second) if base == head else (),
+            stack=stack_changes(first, second, self._folders(base)) if base == head else (),
             rebuilt=[*self._rebuilt(first, second)] if base == head else (),
             symbols=[*symbol_changes(first, second, self._folders(base))] if base == head else (),
         )

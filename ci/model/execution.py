@@ -15,7 +15,8 @@ class ImageFacts:
     seconds: float
     reason: str  # "cached", or why it was built
     base: str | None = None  # its base image
-    base_digest: str | None = None
+    base_digest: str | None = None  # the engine's id of it
+    base_pinned: str | None = None  # its reference by digest, which registries know
     requirements: str | None = None  # digest of what the host engine's environment was made of
 
 

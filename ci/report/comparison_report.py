@@ -29,7 +29,7 @@ from ci.report.document import (
 from ci.report.history_report import LONGEST_LABEL, MOST_ROWS
 from ci.report.table import MISSING
 from ci.util.invocation import command
-from ci.util.text import SHORT, counted, join_names, shorten_middle
+from ci.util.text import SHORT, counted, shorten_middle
 
 SCHEMA_VERSION = 2  # version 1 had one platform and no times
 NEWS = [judgement for judgement in Judgement if judgement.is_news]
@@ -37,6 +37,8 @@ ALARMING = {
     Judgement.REGRESSION: "regression",
     Judgement.SUSPECTED: "suspected regression",
 }
+DIFFERS = "differs beside the sources:"
+MOST_CHANGES = 12  # of what else differs: the image, the SDK and torch, and some packages
 MOST_SHOWN = 5  # measures in a cell, to be read at one glance; the table has all of them
 COLORS = {
     Judgement.REGRESSION: "red",
@@ -65,6 +67,8 @@ class ComparisonReport(Report):
         for platform in found.platforms:
             verdict = Heading(2, f"{platform.name}: {_verdict(platform)}", style="bold")
             yield notes if whole else verdict, Items([*_sides(platform, " ")])
+            if stack := [*_stack(platform)]:
+                yield DIFFERS, Items(stack, indent="  ")
             yield from _screen_times(platform, whole=whole)
             yield from _tests(platform.tests)
 
@@ -79,6 +83,9 @@ class ComparisonReport(Report):
         yield [Heading(3, f"{found.base} → {found.head}: {outcome}")]
         if notes := [*_notes(found)]:
             yield [Items(notes)]
+        for platform in found.platforms:
+            if stack := [*_stack(platform)]:
+                yield [f"{platform.name} {DIFFERS}", Items(stack)]
         verdicts = [(it.name, _verdict(it)) for it in found.platforms]
         yield [Table(("Platform", "What changed"), verdicts)]
         for platform in found.platforms:
@@ -251,13 +258,19 @@ def _without_news(times: Times) -> list[str]:
     return [f"measures without news: {', '.join(counts)}"] if counts else []
 
 
+def _stack(platform: PlatformComparison) -> Iterator[str]:
+    """What differs beside the sources: it comes first, since it may explain everything else."""
+    changed = [*map(str, platform.stack)]
+    if isinstance(times := platform.times, MissingTimes) and times.key is not None:
+        changed = [*dict.fromkeys((*times.reasons, *changed))]
+    yield from changed[:MOST_CHANGES]
+    if len(changed) > MOST_CHANGES:
+        yield f"and {len(changed) - MOST_CHANGES:,} more: --format json shows all"
+
+
 def _environment(platform: PlatformComparison) -> Iterator[str]:
-    """What differs beside the sources, and the environment key or why times are not compared."""
+    """Whether the files differ, and the environment key or why times are not compared."""
     times = platform.times
-    reasons = times.reasons if isinstance(times, MissingTimes) else ()
-    if changed := [it for it in platform.stack if str(it) not in reasons]:
-        shown = [f"{it.component} {it.before} -> {it.after}" for it in changed]
-        yield f"also differs: {join_names(shown)}"
     yield from map(str, platform.rebuilt)
     yield from map(str, platform.symbols)
     if isinstance(times, Times):
@@ -266,8 +279,7 @@ def _environment(platform: PlatformComparison) -> Iterator[str]:
             run = times.base.run_id
             yield f"times of base: from run {run}, the newest run of BASE in this environment"
     elif times.key is not None:
-        yield "times are not compared because the environments differ:"
-        yield from (f"  {reason}" for reason in times.reasons)
+        yield "times are not compared because the environments differ"
     else:
         yield f"times are not compared: {'; '.join(times.reasons)}"
 

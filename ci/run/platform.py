@@ -22,6 +22,7 @@ from ci.model.results import PlatformResult
 from ci.model.verdicts import Product
 from ci.plan.request import RunRequest, source_changes
 from ci.protocol.job import PROTOCOL
+from ci.run.locks import with_locks
 from ci.run.status import ImagePrepared, ImageStarted, PlatformFailed
 from ci.util.process import handle_interrupts
 from ci.util.redaction import redact_folder
@@ -176,7 +177,7 @@ def judge_platform(
         reason = f"the agent's events: got protocol {files.record.protocol}, expected {PROTOCOL}:"
         reason += " another version of this program started the run, so start a new one"
         return PlatformOutcome(result=not_judged_result(plan, reason))
-    result = judged_result(plan, facts, files)
+    result = with_locks(plan, judged_result(plan, facts, files))
     return PlatformOutcome(
         result=result,
         details=files.details,

@@ -30,7 +30,10 @@ IMPORT_S = (
 # Variables with which a Python finds other packages than its own; stages do not get them either.
 PATH_VARIABLES = ("PYTHONPATH", "PYTHONHOME")
 # A requirement of torch itself, by its name or as a wheel: not of torchvision or torch-npu.
-_TORCH = re.compile(r"^\s*(\S*/)?torch(-\d|(?![\w.-]))", re.IGNORECASE | re.MULTILINE)
+# Or its entry in a lock.
+_TORCH = re.compile(
+    r"^\s*(\S*/)?torch(-\d|(?![\w.-]))|^name = .torch.$", re.IGNORECASE | re.MULTILINE
+)
 # Python 2 must understand it, to state its version.
 _LOOK = """\
 import json, sys, sysconfig

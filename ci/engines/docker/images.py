@@ -95,6 +95,17 @@ def reason_to_build(plan: RunPlan, others: Iterable[Labels]) -> str:
     return f"no image here is like it: the most similar one differs in {', '.join(changes)}"
 
 
+def pinned_reference(image: Image, reference: str) -> str | None:
+    """Return the reference of an image by the digest that its registry has; ``None``: none has it.
+
+    The same image may come from several registries.
+    """
+    repository, _ = parse_repository_tag(reference)
+    digests: list[str] = image.attrs.get("RepoDigests") or []
+    own = [it for it in digests if it.partition("@")[0] == repository]
+    return next(iter([*own, *digests]), None)
+
+
 def _stated_inputs(labels: Labels) -> dict[str, str]:
     """Return the inputs in the labels of an image; empty if another program wrote them."""
     try:
@@ -180,6 +191,7 @@ class ImageBuilder:
         """Describe the image of a run, with its base image if its labels name it."""
         image = self.find(image_id)
         labels: Labels = image.labels if image else {}
+        base = self.find(labels[BASE_DIGEST_LABEL]) if BASE_DIGEST_LABEL in labels else None
         return ImageFacts(
             reference=plan.needed_image.tag,
             digest=image_id,
@@ -188,6 +200,7 @@ class ImageBuilder:
             reason=reason,
             base=labels.get(BASE_LABEL),
             base_digest=labels.get(BASE_DIGEST_LABEL),
+            base_pinned=pinned_reference(base, labels.get(BASE_LABEL, "")) if base else None,
         )
 
     def _find_or_build(self, plan: RunPlan, log: ImageLog) -> tuple[Image, str]:

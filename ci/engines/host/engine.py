@@ -50,6 +50,7 @@ from ci.model.execution import ExecutionFacts, ImageFacts
 from ci.model.plan import EngineKind, EnginePlan, RunPlan, SystemPackages
 from ci.plan import source
 from ci.plan.given import refuse_misfit
+from ci.protocol.agent_files import PIP_REPORT_OF_ENVIRONMENT
 from ci.protocol.job import ENTER, INTERACTIVE
 from ci.util import process
 from ci.util.files import file_digest
@@ -282,7 +283,8 @@ def _make_environment(plan: RunPlan, base: BasePython, folder: WorkFolder, log: 
         commands.append([python, *PIP_INSTALL, str(plan.host.requirements)])
     if base.is_seen:
         commands.append(checking_command(folder.venv, folder.constraints))
-    environment = {**_environment(plan, folder), **VENV_SETTINGS}
+    report = {"PIP_REPORT": str(folder.venv / PIP_REPORT_OF_ENVIRONMENT)}
+    environment = {**report, **_environment(plan, folder), **VENV_SETTINGS}
     for command in commands:
         # `python -m` imports from the current folder, which may be that of the sources.
         result = process.run(
