@@ -139,8 +139,8 @@ RULES_OF_RELEASES: Mapping[ReleaseRule, str] = {
     ReleaseRule.SKIPS: "All skip reasons match one of `skips`. A missing per-test log breaks it.",
     ReleaseRule.QUARANTINES: "At most `quarantined` tests are quarantined.",
     ReleaseRule.INSTALLED: "The tests ran with an installed wheel whose file is recorded, and which"
-    " has the hashes of all its files in `RECORD`. The evidence says whether the run built it or was"
-    " given it.",
+    " has the hashes of all its files in `RECORD`. The evidence says whether the run built it or"
+    " was given it.",
     ReleaseRule.BASELINE: "There is a run of the platform at the last release, or `--against` names"
     " one.",
     ReleaseRule.REGRESSION: "`compare` finds no regression of tests, results and costs since the"
@@ -150,6 +150,9 @@ RULES_OF_RELEASES: Mapping[ReleaseRule, str] = {
     " `build_cost_percent`. A rise within the noise or an accepted one does not count.",
     ReleaseRule.BENCHMARKS: "No benchmark got worse by more than `benchmark_percent`, and none is"
     " missing.",
+    ReleaseRule.SYMBOLS: "At most `removed_symbols` symbols that the wheels of the last release"
+    " export are missing from those of this one. A wheel that is not kept or cannot be read breaks"
+    " it.",
     ReleaseRule.ARTIFACTS: "On the required platforms, installed wheels and source distributions"
     " agree on the version, without its local part. A source distribution or a given wheel is the"
     " same file on all of them.",
