@@ -30,6 +30,8 @@ PIECE = 1 << 20
 ADDED_BY_PIP = ("INSTALLER", "REQUESTED", "direct_url.json")
 MOST_ORIGINS = 400  # packages; of the largest vendor's images, the installer's reports name fewer
 REPORTS = "pip-report*.json"  # of what made the environment, in its folder
+# The list of files and its signatures, and what Python makes.
+WITHOUT_HASH = re.compile(r"[^/]+\.dist-info/RECORD(\.jws|\.p7s)?|(.*/)?__pycache__/[^/]+\.pyc")
 IS_SAFE = getattr(sys.flags, "safe_path", False)  # the current folder is not searched
 
 
@@ -189,7 +191,8 @@ def origin_of(entry: Distribution) -> dict[str, Any]:
 def installed_files(entries: Iterable[Distribution]) -> Iterator[dict[str, Any]]:
     """Yield each distribution that was installed from a file: its name, SHA-256, and changes.
 
-    ``altered`` is the number of its files that were changed or removed since; ``None``: too large.
+    ``altered`` is the number of its files that were changed or removed since, or that have no hash
+    to prove the contrary; ``None``: too large, or no list of its files.
     ``record`` stands for the hashes of its files. ``shadowed`` are its packages and modules that
     the current folder has too.
     """
@@ -219,8 +222,11 @@ def shadowed_modules(entry: Distribution) -> list[str]:
 
 def altered_files(entry: Distribution) -> int | None:
     altered, room = 0, MOST_HASHED
-    for file in entry.files or ():
-        if file.hash is None:  # of files that Python makes, and of the list itself
+    if entry.files is None:
+        return None
+    for file in entry.files:
+        if file.hash is None:
+            altered += not WITHOUT_HASH.fullmatch(file.as_posix())
             continue
         path = str(file.locate())
         room -= os.path.getsize(path) if os.path.isfile(path) else 0

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ci.analysis import references
+from ci.analysis.abi import WheelComparison, compare_wheels
 from ci.analysis.durations import MOST, find_slower_tests
 from ci.analysis.explanation import Explanation
 from ci.analysis.flaky import find_flaky_tests
@@ -26,7 +27,7 @@ from ci.errors import UnreadableRunError
 from ci.facts.acceptance import Acceptance, split_expired
 from ci.facts.difference import Difference, common_changes, compare_outcomes, compare_suites
 from ci.facts.environment_key import ComponentChange
-from ci.facts.exported_symbols import SymbolChanges, symbol_changes
+from ci.facts.exported_symbols import changed_wheels
 from ci.facts.operators import read_record
 from ci.facts.rebuilt import RebuiltFile, rebuilt_files
 from ci.facts.stack import stack_changes
@@ -62,8 +63,8 @@ class PlatformComparison:
     """What differs beside the sources; empty across platforms."""
     rebuilt: Sequence[RebuiltFile] = ()
     """The wheels and source distributions, of two runs of one commit."""
-    symbols: Sequence[SymbolChanges] = ()
-    """What kept wheels export; empty across platforms."""
+    wheels: Sequence[WheelComparison] = ()
+    """Kept wheels that are different files; empty across platforms."""
 
     @property
     def name(self) -> str:
@@ -395,6 +396,7 @@ class _RunComparison:
         sides = run_side(self._store, self._base, first), run_side(self._store, self._head, second)
         times = self._times(first, second)
         gained = self._gained(base)
+        wheels = changed_wheels(first, second, self._folders(base)) if base == head else ()
         return PlatformComparison(
             base=sides[0],
             head=sides[1],
@@ -404,7 +406,7 @@ class _RunComparison:
             gained=gained if isinstance(gained, Times) and gained.headlines else None,
             stack=stack_changes(first, second, self._folders(base)) if base == head else (),
             rebuilt=[*self._rebuilt(first, second)] if base == head else (),
-            symbols=[*symbol_changes(first, second, self._folders(base))] if base == head else (),
+            wheels=[*map(compare_wheels, wheels)],
         )
 
     def _rebuilt(self, base: PlatformResult, head: PlatformResult) -> Iterator[RebuiltFile]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ci.analysis.combined import CombinedResults, combine_runs, find_results
@@ -13,6 +13,7 @@ from ci.analysis.comparison import PlatformComparison, compare
 from ci.analysis.repository import Repository
 from ci.analysis.times import MeasureChange, MissingTimes, Times
 from ci.errors import CiError, UsageError
+from ci.facts.exported_symbols import lost_symbols
 from ci.facts.measures import (
     TOTAL,
     Quantity,
@@ -213,15 +214,21 @@ def _compare_with(
         store = pool.store_of(base.run_id, run.run_id)
         found = compare(lambda: nullcontext(store), question.source, *names)
     except CiError as error:
-        return BaselineFacts(run_id=base.run_id, gaps=[str(error)], untimed=[str(error)])
-    lost = [
+        fault = [str(error)]
+        return BaselineFacts(run_id=base.run_id, gaps=fault, untimed=fault, unread_wheels=fault)
+    unlogged = [
         f"run {run_id} has no per-test log"
         for run_id in (base.run_id, run.run_id)
         if not store.outcomes(run_id, row.platform).names
     ]
-    gaps = [*lost, *found.gate_subject().gaps]
+    gaps = [*unlogged, *found.gate_subject().gaps]
     stages = question.build_stages.get(row.platform, ())
-    return _changes(base.run_id, gaps, found.platforms[0], stages, question.policy)
+    changes = _changes(base.run_id, gaps, found.platforms[0], stages, question.policy)
+    if question.policy.removed_symbols is None:
+        return changes
+    folders = [pool.folder(it.run_id) for it in (base, run)]
+    lost = lost_symbols(base.platform(row.platform), row, folders)
+    return replace(changes, removed_symbols=lost.removed, unread_wheels=lost.gaps)
 
 
 def _changes(

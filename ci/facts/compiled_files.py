@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryFile
+from typing import IO
 
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
@@ -42,9 +43,9 @@ def compiled_needs(wheel: Path) -> CompiledNeeds:
     libraries: set[str] = set()
     own: set[str] = set()
     try:
-        for name, file in _compiled(wheel):
-            own.add(name)
-            found = [*_needed(file)]
+        for name, content in _compiled(wheel):
+            own.add(PurePosixPath(name).name)
+            found = [*_needed(ELFFile(content))]
             versions |= {it for it, is_version in found if is_version}
             libraries |= {it for it, is_version in found if not is_version}
     except Exception:  # whatever pyelftools and zipfile meet in damaged bytes
@@ -58,8 +59,8 @@ def exported_symbols(wheel: Path) -> frozenset[str] | None:
     """Return what the compiled files of a wheel export; ``None`` if one cannot be read whole."""
     found: set[str] = set()
     try:
-        for _, file in _compiled(wheel):
-            tables = [*islice(file.iter_sections("SHT_DYNSYM"), MOST_PARTS)]
+        for _, content in _compiled(wheel):
+            tables = [*islice(ELFFile(content).iter_sections("SHT_DYNSYM"), MOST_PARTS)]
             if not tables or sum(it.num_symbols() for it in tables) > MOST_SYMBOLS:
                 return None
             for table in tables:
@@ -69,13 +70,41 @@ def exported_symbols(wheel: Path) -> frozenset[str] | None:
     return frozenset(found)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CompiledFile:
+    """A copy of a compiled file."""
+
+    path: Path
+    has_types: bool
+    """Whether it has debug information."""
+
+
+def copy_compiled(wheel: Path, folder: Path) -> Mapping[str, CompiledFile] | None:
+    """Copy the compiled files of a wheel to a folder; ``None`` if the wheel cannot be read.
+
+    Returns them by their names in the wheel. In the folder they have numbers, since the names are
+    a stranger's.
+    """
+    found: dict[str, CompiledFile] = {}
+    try:
+        for name, content in _compiled(wheel):
+            has_types = ELFFile(content).has_dwarf_info(strict=True)
+            content.seek(0)
+            with (folder / str(len(found))).open("xb") as copy:
+                shutil.copyfileobj(content, copy)
+            found[name] = CompiledFile(path=Path(copy.name), has_types=has_types)
+    except Exception:  # whatever pyelftools and zipfile meet in damaged bytes
+        return None
+    return found
+
+
 def _is_exported(symbol: Symbol) -> bool:
     is_defined = symbol["st_shndx"] != "SHN_UNDEF"
     return is_defined and bool(symbol.name) and symbol["st_info"]["bind"] != "STB_LOCAL"
 
 
-def _compiled(wheel: Path) -> Iterator[tuple[str, ELFFile]]:
-    """Yield the name and the content of each compiled file."""
+def _compiled(wheel: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the name in the wheel and the content of each compiled file."""
     with zipfile.ZipFile(wheel) as archive:
         room = LARGEST_COMPILED
         for entry in archive.infolist():
@@ -83,7 +112,7 @@ def _compiled(wheel: Path) -> Iterator[tuple[str, ELFFile]]:
             if room >= 0 and _COMPILED.fullmatch(entry.filename):
                 with archive.open(entry) as packed, TemporaryFile() as file:
                     shutil.copyfileobj(packed, file)
-                    yield PurePosixPath(entry.filename).name, ELFFile(file)
+                    yield entry.filename, file
 
 
 def _needed(file: ELFFile) -> Iterator[tuple[str, bool]]:

@@ -51,6 +51,10 @@ class BaselineFacts:
     benchmarks: Sequence[CostRise] = ()
     lost_benchmarks: Sequence[str] = ()
     """Names of benchmarks that only the last release has."""
+    removed_symbols: Sequence[str] = ()
+    """Exported symbols that only the last release has."""
+    unread_wheels: Sequence[str] = ()
+    """Why exported symbols cannot be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -208,6 +208,20 @@ def _benchmarks(case: PlatformCase, found: BaselineFacts) -> RuleFinding:
     return _judge_rises(found.benchmarks, case.policy.benchmark_percent or 0.0)
 
 
+def _symbols(case: PlatformCase, found: BaselineFacts) -> RuleFinding:
+    if found.unread_wheels:
+        return checked(False, f"not comparable: {join_names(found.unread_wheels)}")
+    removed, most = found.removed_symbols, case.policy.removed_symbols or 0
+    is_broken = len(removed) > most
+    evidence = f"{counted(len(removed), 'exported symbol')} removed since run {found.run_id}"
+    named = f": {join_names(removed)}" if removed else ""
+    return RuleFinding(
+        evidence=f"{evidence}, at most {most:,}{named}",
+        is_broken=is_broken,
+        is_regression=is_broken,
+    )
+
+
 def _judge_rises(rises: Sequence[CostRise], most: float) -> RuleFinding:
     ordered = sorted(rises, key=lambda it: it.relative, reverse=True)
     worse = [it for it in ordered if it.exceeds(most)]
@@ -231,6 +245,7 @@ OF_PLATFORM: Mapping[ReleaseRule, Callable[[PlatformCase], RuleFinding | None]] 
     ReleaseRule.REGRESSION: _against_baseline(_regression),
     ReleaseRule.BUILD_COST: _against_baseline(_build_cost, lambda it: it.build_cost_percent),
     ReleaseRule.BENCHMARKS: _against_baseline(_benchmarks, lambda it: it.benchmark_percent),
+    ReleaseRule.SYMBOLS: _against_baseline(_symbols, lambda it: it.removed_symbols),
 }
 
 

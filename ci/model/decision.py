@@ -29,7 +29,7 @@ from ci.model.schema import schema_text
 from ci.util.lines import parse_object
 from ci.util.text import join_names
 
-DECISION_VERSION = 2
+DECISION_VERSION = 3
 LARGEST_DECISION = 1 << 22  # bytes; one of seven platforms has 20,000
 LONGEST_EVIDENCE = 1000  # characters
 MOST_OUTCOMES = 10_000  # of rules; each platform has about 20

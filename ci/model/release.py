@@ -52,6 +52,7 @@ class ReleaseRule(StrEnum):
     REGRESSION = "regression"
     BUILD_COST = "build-cost"
     BENCHMARKS = "benchmarks"
+    SYMBOLS = "symbols"
     # Of the whole release.
     ARTIFACTS = "artifacts"
     CAPABILITIES = "capabilities"
@@ -65,6 +66,7 @@ OF_BASELINE = (
     ReleaseRule.REGRESSION,
     ReleaseRule.BUILD_COST,
     ReleaseRule.BENCHMARKS,
+    ReleaseRule.SYMBOLS,
 )
 # Keys of `release:` without which a rule is not checked.
 SWITCHES = {
@@ -73,6 +75,7 @@ SWITCHES = {
     ReleaseRule.INSTALLED: "installed_wheel",
     ReleaseRule.BUILD_COST: "build_cost_percent",
     ReleaseRule.BENCHMARKS: "benchmark_percent",
+    ReleaseRule.SYMBOLS: "removed_symbols",
     ReleaseRule.CAPABILITIES: "unexecuted_pairs",
 }
 
@@ -108,13 +111,16 @@ class ReleasePolicy(_StrictModel):
     """Whether the tests must have run with an installed wheel, whose file the results name."""
     baseline: BaselineNeed = BaselineNeed.REQUIRED
     """``required``: without results of the last release, there is no release. ``optional``: the
-    rules ``regression``, ``build-cost`` and ``benchmarks`` are then not judged."""
+    rules ``regression``, ``build-cost``, ``benchmarks`` and ``symbols`` are then not judged."""
     build_cost_percent: Percent | None = None
     """Most percent by which the CPU seconds of the build stages may exceed those of the last
     release; by default, a rise counts if ``compare`` calls it a regression."""
     benchmark_percent: Percent | None = None
     """Most percent by which a benchmark may be worse than in the last release; by default as for
     ``build_cost_percent``. With a limit, each platform must have benchmarks."""
+    removed_symbols: Annotated[int, Field(ge=0)] | None = None
+    """Most symbols that compiled files of the last release's wheels export, and those of this one
+    do not; by default any number. With a limit, the wheels of both must have been kept."""
     tags: Annotated[str, StringConstraints(pattern=r"^[\w*?\[\]./+-]{1,64}$")] = "*"
     """Pattern of the tags of releases, such as ``v*``: the newest of them before the commit is the
     last release."""

@@ -28,6 +28,7 @@ from ci.report.document import (
 )
 from ci.report.history_report import LONGEST_LABEL, MOST_ROWS
 from ci.report.table import MISSING
+from ci.report.wheel_report import abi_reports, wheel_lines
 from ci.util.invocation import command
 from ci.util.text import SHORT, counted, shorten_middle
 
@@ -70,6 +71,8 @@ class ComparisonReport(Report):
             if stack := [*_stack(platform)]:
                 yield DIFFERS, Items(stack, indent="  ")
             yield from _screen_times(platform, whole=whole)
+            if whole:
+                yield from _abi(platform)
             yield from _tests(platform.tests)
 
     def _page(self) -> Document:
@@ -95,7 +98,8 @@ class ComparisonReport(Report):
                 yield [Items(_news(platform))]
                 shown, more = _shown_measures(platform.times.changes)
                 folded += [_table(shown), *more]
-            folded += [block for section in _tests(platform.tests, page=True) for block in section]
+            sections = (*_abi(platform), *_tests(platform.tests, page=True))
+            folded += [block for section in sections for block in section]
             yield [Fold(f"{platform.name}: runs, times and tests", folded)]
 
     def data(self) -> dict[str, Any]:
@@ -173,6 +177,10 @@ def _side(side: Side) -> str:
     counts = [f"{side.counts[it]:,} {it}" for it in Outcome if side.counts[it]]
     tests = ", ".join(counts) if side.missing is None else f"no tests: {side.missing}"
     return f"{side.title}{origin}: {tests}"
+
+
+def _abi(platform: PlatformComparison) -> Document:
+    return (section for it in platform.wheels for section in abi_reports(it))
 
 
 # Tests
@@ -272,7 +280,7 @@ def _environment(platform: PlatformComparison) -> Iterator[str]:
     """Whether the files differ, and the environment key or why times are not compared."""
     times = platform.times
     yield from map(str, platform.rebuilt)
-    yield from map(str, platform.symbols)
+    yield from (line for it in platform.wheels for line in wheel_lines(it))
     if isinstance(times, Times):
         yield f"environment: {times.key}"
         if times.base.run_id != platform.base.run_id:
@@ -337,6 +345,7 @@ def _alarming_data(judgements: Set[Judgement]) -> dict[str, bool]:
 
 def _platform_data(platform: PlatformComparison) -> dict[str, Any]:
     tests = platform.tests
+    symbols = [it.symbols for it in platform.wheels]
     return {
         "base": _side_data(platform.base),
         "head": _side_data(platform.head),
@@ -351,7 +360,8 @@ def _platform_data(platform: PlatformComparison) -> dict[str, Any]:
         },
         "stack": [it._asdict() for it in platform.stack],
         "rebuilt": [*map(asdict, platform.rebuilt)],
-        "symbols": [*map(asdict, platform.symbols)],
+        "symbols": [asdict(it) for it in symbols if it and (it.removed or it.added)],
+        "abi": [asdict(it.abi) for it in platform.wheels if it.abi],
         "times": _times_data(platform),
         "gained": [*map(_measure_data, platform.gained.changes)] if platform.gained else [],
     }

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from ci.facts import sentences as say
 from ci.facts.files import read_text_file
 from ci.facts.package_lock import PACKAGE_LOCK, lock_changes, lock_text, package_lock, read_lock
+from ci.facts.sentences import on_rows
 from ci.facts.stack_lock import STACK_LOCK, stack_lock
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult
@@ -41,4 +41,4 @@ def _notes(plan: RunPlan, result: PlatformResult) -> Iterator[Evidence]:
     if lock is not None and (changes := [*lock_changes(lock, result)]):
         shown = [f"{it.component} {it.before} -> {it.after}" for it in changes]
         name = plan.host.requirements.name
-        yield say.reported(f"the packages differ from the lock {name}: {join_names(shown)}")
+        yield on_rows.reported(f"the packages differ from the lock {name}: {join_names(shown)}")

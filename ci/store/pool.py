@@ -108,6 +108,11 @@ class RunPool:
             raise InfrastructureError(message, remedy=remedy)
         return hashlib.sha256(content).hexdigest()
 
+    def folder(self, run_id: str) -> Path:
+        """The folder of a run's results file, also of a run that is a file."""
+        results = self._others.results if run_id in self._outside else self.results
+        return results / run_id
+
     def store_of(self, *run_ids: str) -> Store:
         """A store that has all of these runs, with their tests.
 

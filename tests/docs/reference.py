@@ -138,8 +138,9 @@ RULES_OF_RELEASES: Mapping[ReleaseRule, str] = {
     ReleaseRule.EXECUTED: "Tests are recorded, and at least `least_executed` of them ran.",
     ReleaseRule.SKIPS: "All skip reasons match one of `skips`. A missing per-test log breaks it.",
     ReleaseRule.QUARANTINES: "At most `quarantined` tests are quarantined.",
-    ReleaseRule.INSTALLED: "The tests ran with an installed wheel whose file is recorded. The"
-    " evidence says whether the run built it or was given it.",
+    ReleaseRule.INSTALLED: "The tests ran with an installed wheel whose file is recorded, and which"
+    " has the hashes of all its files in `RECORD`. The evidence says whether the run built it or"
+    " was given it.",
     ReleaseRule.BASELINE: "There is a run of the platform at the last release, or `--against` names"
     " one.",
     ReleaseRule.REGRESSION: "`compare` finds no regression of tests, results and costs since the"
@@ -149,6 +150,9 @@ RULES_OF_RELEASES: Mapping[ReleaseRule, str] = {
     " `build_cost_percent`. A rise within the noise or an accepted one does not count.",
     ReleaseRule.BENCHMARKS: "No benchmark got worse by more than `benchmark_percent`, and none is"
     " missing.",
+    ReleaseRule.SYMBOLS: "At most `removed_symbols` symbols that the wheels of the last release"
+    " export are missing from those of this one. A wheel that is not kept or cannot be read breaks"
+    " it.",
     ReleaseRule.ARTIFACTS: "On the required platforms, installed wheels and source distributions"
     " agree on the version, without its local part. A source distribution or a given wheel is the"
     " same file on all of them.",
@@ -228,16 +232,21 @@ def _site_file() -> str:
 class Fields:
     """The tables of a model: its own fields, then those of each model that they use."""
 
-    def __init__(self, model: type[BaseModel], *, written: bool = False) -> None:
+    def __init__(
+        self, model: type[BaseModel], *, written: bool = False, above: Fields | None = None
+    ) -> None:
         self._schema = described_schema(model, "serialization" if written else "validation")
         self._written = written
-        self._places: dict[str, str] = {}
-        """Models by name, with the place of their first use."""
+        self._above = above.places if above else {}
+        self.places: dict[str, str] = {**self._above}
+        """Models by name, with the place of their first use on the page."""
         self._find(self._schema, "")
 
     def text(self) -> str:
         parts = [self._table(self._schema)]
-        for name, place in self._places.items():
+        for name, place in self.places.items():
+            if name in self._above:
+                continue
             used = self._schema["$defs"][name]
             parts += [f"## `{place}`", _cell(used["description"]), self._table(used)]
         return "\n\n".join(parts)
@@ -246,8 +255,8 @@ class Fields:
         for name, field in schema.get("properties", {}).items():
             for reference, path in _references(field, f"{place}{name}"):
                 used = self._schema["$defs"][reference]
-                if "properties" in used and reference not in self._places:
-                    self._places[reference] = path
+                if "properties" in used and reference not in self.places:
+                    self.places[reference] = path
                     self._find(used, f"{path}.")
 
     def _table(self, schema: Mapping[str, Any]) -> str:
@@ -273,7 +282,7 @@ class Fields:
                 return " or ".join(f"`{word}`" for word in words)
         word, place = self._word(field), ""
         for reference in references:
-            place = self._places.get(reference, "")
+            place = self.places.get(reference, "")
         return f"[{word}](#{re.sub(r'[^a-z0-9_-]', '', place.lower())})" if place else word
 
     def _word(self, field: Mapping[str, Any]) -> str:
@@ -337,6 +346,7 @@ def _decisions() -> str:
     rules = [(f"`{rule}`", _cell(meaning)) for rule, meaning in RULES_OF_RELEASES.items()]
     if {*RULES_OF_RELEASES} != {*ReleaseRule}:
         raise ValueError("RULES_OF_RELEASES: expected an entry for every ReleaseRule")
+    waivers = Fields(WaiverFile)
     return _page(
         "Decisions and waivers",
         "`python -m ci gate` [decides about a release](../validate-a-release.md#2-decide)"
@@ -348,10 +358,10 @@ def _decisions() -> str:
         " one are `informational`.",
         "## File of waivers",
         "`release.waivers` names it. Unknown and duplicate keys are errors.",
-        Fields(WaiverFile).text(),
+        waivers.text(),
         "## Decision file",
         "As a JSON schema: `python -m ci schema decision`.",
-        Fields(Decision, written=True).text(),
+        Fields(Decision, written=True, above=waivers).text(),
     )
 
 

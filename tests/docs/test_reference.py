@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,14 @@ def test_the_generated_pages_are_up_to_date() -> None:
 def test_no_page_is_left_over() -> None:
     found = {path.name for path in reference.FOLDER.iterdir()}
     assert found == set(reference.pages()), f"run: {reference.COMMAND}"
+
+
+@pytest.mark.parametrize("name", [it for it in reference.pages() if it.endswith(".md")])
+def test_a_page_has_each_heading_once(name: str) -> None:
+    """A link leads to the first one of a name."""
+    text = reference.pages()[name]
+    found = Counter(re.findall(r"^#+ .*$", text, re.MULTILINE))
+    assert [heading for heading, count in found.items() if count > 1] == []
 
 
 def test_every_record_of_a_platform_is_listed() -> None:

@@ -30,27 +30,33 @@ release:
   required: [cpu]
   build_cost_percent: 200
   benchmark_percent: 200
+  removed_symbols: 0
   tags: v*
 """
 BUILD = """\
-import base64, gzip, hashlib, time, zipfile
+import base64, gzip, hashlib, subprocess, time, zipfile
 from pathlib import Path
 
+FUNCTIONS = ["first", "second"]
 SDISTS, CPU_SECONDS = ["1.0"], 0.2
 while time.process_time() < CPU_SECONDS:
     pass
 Path("dist").mkdir()
+source = "".join(f"int {name}(void) {{ return 0; }}\\n" for name in FUNCTIONS)
+compiler = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", "libtiny.so"]
+subprocess.run(compiler, input=source, check=True, text=True)
 files = {
-    "tiny.py": Path("lib/tiny.py").read_text(),
-    "tiny-1.0.dist-info/METADATA": "Metadata-Version: 2.1\\nName: tiny\\nVersion: 1.0\\n",
-    "tiny-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\\nTag: py3-none-any\\n",
+    "tiny.py": Path("lib/tiny.py").read_bytes(),
+    "libtiny.so": Path("libtiny.so").read_bytes(),
+    "tiny-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\\nName: tiny\\nVersion: 1.0\\n",
+    "tiny-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\\nTag: py3-none-any\\n",
 }
 record = ""
 with zipfile.ZipFile("dist/tiny-1.0-py3-none-any.whl", "w") as wheel:
-    for name, text in files.items():
-        wheel.writestr(name, text)
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
-        record += f"{name},sha256={digest.decode().rstrip('=')},{len(text)}\\n"
+    for name, content in files.items():
+        wheel.writestr(name, content)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest())
+        record += f"{name},sha256={digest.decode().rstrip('=')},{len(content)}\\n"
     wheel.writestr("tiny-1.0.dist-info/RECORD", record + "tiny-1.0.dist-info/RECORD,,\\n")
 for version in SDISTS:
     Path(f"dist/tiny-{version}.tar.gz").write_bytes(gzip.compress(b"", mtime=0))
@@ -83,7 +89,7 @@ FILES = {
 # Of the next release, none of them committed.
 CHANGES = {
     "ci.yaml": CONFIG.replace("required: [cpu]", "required: [cpu, nvidia]"),
-    "build.py": BUILD.replace('["1.0"], 0.2', '["1.0", "1.1"], 2.5'),
+    "build.py": BUILD.replace('["1.0"], 0.2', '["1.0", "1.1"], 2.5').replace(', "second"', ""),
     "bench.py": BENCH.replace("0.1", "1.0"),
     "tests/test_tiny.py": f"""\
 import pytest
@@ -106,6 +112,7 @@ EVIDENCE = {
     (ReleaseRule.REGRESSION, "cpu"): "1 test newly skipped",  # the one in quarantine
     (ReleaseRule.BUILD_COST, "cpu"): "CPU seconds of ",
     (ReleaseRule.BENCHMARKS, "cpu"): "bench: answer +",
+    (ReleaseRule.SYMBOLS, "cpu"): "1 exported symbol removed since run ",
     (ReleaseRule.REAL_DEVICE, "nvidia"): "simulated, expected the real device",
 }
 

@@ -32,7 +32,8 @@ def given_tested(name: str, sha256: str, removed: int) -> str:
 
 @fact
 def given_untested(name: str) -> str:
-    """Let no stage or test install the project or change its installed files."""
+    """Let no stage or test install the project or change its installed files. `RECORD` of the wheel
+    must have the hashes of all its files."""
     return f"nothing shows that the tests ran with {name} installed, which was made elsewhere"
 
 
@@ -47,7 +48,7 @@ def wheel_shadowed(names: Sequence[str]) -> str:
 @fact
 def distribution_untested(names: Sequence[str]) -> str:
     """Install the wheel with `{wheel}` in the stage's command, and let no stage or test change its
-    installed files."""
+    installed files. `RECORD` of the wheel must have the hashes of all its files."""
     shown = join_names(names, MOST_NAMED)
     return f"nothing shows that the tests ran with what was kept installed: {shown}"
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -185,22 +186,42 @@ def test_a_given_source_distribution_becomes_a_wheel(job: Job, tmp_path: Path) -
 
 # Proof of what was installed
 
+INFO = "tiny-1.dist-info"
+MODULE = "tiny/__init__.py"
+METADATA = "Metadata-Version: 2.1\nName: tiny\nVersion: 1\n"
+FILES = {MODULE: "ANSWER = 42\n", f"{INFO}/METADATA": METADATA}
+
+
+def record_of(files: Mapping[str, str]) -> str:
+    lines = []
+    for name, text in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        lines.append(f"{name},sha256={digest.rstrip('=')},{len(text)}\n")
+    return "".join([*lines, f"{INFO}/RECORD,,\n"])
+
+
+COMPLETE = record_of(FILES)
+
+
+def write_wheel(site: Path, files: Mapping[str, str] = FILES, record: str = COMPLETE) -> str:
+    """A wheel in the results; returns its SHA-256."""
+    path = site.parent / "results" / "dist" / WHEEL
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in {**files, f"{INFO}/RECORD": record}.items():
+            archive.writestr(zipfile.ZipInfo(name), text)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Packages as pip installs them from a file, in a folder beside that of a project."""
+    """Packages as pip installs them from a wheel, in a folder beside that of a project."""
     (tmp_path / "project" / "tiny").mkdir(parents=True)
     site = tmp_path / "site"
-    (site / "tiny").mkdir(parents=True)
-    (site / "tiny" / "__init__.py").write_text("ANSWER = 42\n")
-    digest = hashlib.sha256(b"ANSWER = 42\n").digest()
-    value = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-    metadata = site / "tiny-1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1\n")
-    record = f"tiny/__init__.py,sha256={value},12\ntiny-1.dist-info/RECORD,,\n"
-    (metadata / "RECORD").write_text(record)
-    write_origin(site, {"hashes": {"sha256": content_digest("wheel")}})
+    for name, text in {**FILES, f"{INFO}/RECORD": COMPLETE}.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    write_origin(site, {"hashes": {"sha256": write_wheel(site)}})
     return site
 
 
@@ -210,7 +231,7 @@ def content_digest(text: str) -> str:
 
 def write_origin(site: Path, archive_info: object) -> None:
     origin = {"url": f"file:///work/dist/{WHEEL}", "archive_info": archive_info}
-    (site / "tiny-1.dist-info" / "direct_url.json").write_text(json.dumps(origin))
+    (site / INFO / "direct_url.json").write_text(json.dumps(origin))
 
 
 def recorded(site: Path) -> dict[str, object]:
@@ -219,13 +240,9 @@ def recorded(site: Path) -> dict[str, object]:
 
 
 def is_installed(site: Path) -> bool:
-    """Whether a wheel in the results counts as what the tests ran with."""
-    results = site.parent / "results"
-    (results / "dist").mkdir(parents=True, exist_ok=True)
-    (results / "dist" / WHEEL).write_text("wheel")
+    """Whether the wheel in the results counts as what the tests ran with."""
     environment = json.loads(json.dumps(recorded(site)))
-    [found] = read_distributions(results, environment, None)
-    assert (found.sha256, found.size_bytes) == (content_digest("wheel"), 5)
+    [found] = read_distributions(site.parent / "results", environment, None)
     assert found.path == f"results/dist/{WHEEL}"
     return found.installed
 
@@ -237,37 +254,76 @@ def test_an_installed_wheel_is_proven_by_its_hash(site: Path) -> None:
 @pytest.mark.parametrize(
     ("archive_info", "proven"),
     [
-        ({"hash": f"sha256={content_digest('wheel')}"}, True),  # pip before 23.1
+        ({"hash": "sha256=DIGEST"}, True),  # pip before 23.1
         ({"hashes": {"sha256": content_digest("another")}}, False),
-        ({}, False),
+        ({}, True),  # that of Debian 12, 23.0.1: the hashes of the files alone prove it
         ({"hashes": {"sha256": 3}}, False),
         ({"hashes": 3}, False),
         ([], False),
     ],
 )
 def test_what_an_installer_recorded(site: Path, archive_info: object, *, proven: bool) -> None:
-    write_origin(site, archive_info)
+    digest = write_wheel(site)
+    write_origin(site, json.loads(json.dumps(archive_info).replace("DIGEST", digest)))
     assert is_installed(site) is proven
 
 
-def test_an_old_pip_records_the_hashes_of_the_files_alone(site: Path) -> None:
-    """That of Debian 12, 23.0.1, records no hash of the wheel."""
+def test_files_with_other_hashes_are_of_another_wheel(site: Path) -> None:
     write_origin(site, {})
-    record = (site / "tiny-1.dist-info" / "RECORD").read_text()
-    results = site.parent / "results"
-    (results / "dist").mkdir(parents=True)
-    for text, proven in ((record, True), (record.replace("sha256=", "sha256=0"), False)):
-        with zipfile.ZipFile(results / "dist" / WHEEL, "w") as archive:
-            archive.writestr("tiny-1.dist-info/RECORD", text)
-        environment = json.loads(json.dumps(recorded(site)))
-        [found] = read_distributions(results, environment, None)
-        assert found.installed is proven
+    write_wheel(site, record=COMPLETE.replace("sha256=", "sha256=0"))
+    assert not is_installed(site)
 
 
 def test_an_altered_installation_is_not_the_wheel(site: Path) -> None:
-    (site / "tiny" / "__init__.py").write_text("ANSWER = 43\n")
+    (site / MODULE).write_text("ANSWER = 43\n")
     assert not is_installed(site)
-    (site / "tiny" / "__init__.py").unlink()
+    (site / MODULE).unlink()
+    assert not is_installed(site)
+
+
+def cut(record: str) -> str:
+    return "".join(record.splitlines(keepends=True)[1:])
+
+
+def without_hash(record: str) -> str:
+    return "\n".join([f"{MODULE},,", *record.splitlines()[1:]]) + "\n"
+
+
+@pytest.mark.parametrize("of", ["wheel", "installation", "both"])
+@pytest.mark.parametrize("change", [lambda _: "", cut, without_hash], ids=["empty", "cut", "bare"])
+def test_what_record_does_not_list_with_a_hash_is_not_proven(
+    site: Path, change: Callable[[str], str], of: str
+) -> None:
+    """Nothing would notice that the module is another one."""
+    if of != "installation":
+        digest = write_wheel(site, record=change(COMPLETE))
+        write_origin(site, {"hashes": {"sha256": digest}})
+    if of != "wheel":
+        (site / INFO / "RECORD").write_text(change(COMPLETE))
+    (site / MODULE).write_text("ANSWER = 43\n" if of != "wheel" else "ANSWER = 42\n")
+    assert not is_installed(site)
+
+
+def test_what_installers_and_python_add_needs_no_hash(site: Path) -> None:
+    added = "tiny/__pycache__/__init__.cpython-311.pyc"
+    (site / "tiny" / "__pycache__").mkdir()
+    (site / added).touch()
+    (site / INFO / "RECORD").write_text(f"{COMPLETE}{added},,\n{INFO}/RECORD.jws,,\n")
+    assert is_installed(site)
+
+
+def test_files_that_are_installed_elsewhere(site: Path) -> None:
+    """Modules of ``purelib`` go beside the other packages; data goes where the digest ends."""
+    data = {"tiny-1.data/purelib/more.py": "MORE = 1\n", "tiny-1.data/data/share/a": "data"}
+    digest = write_wheel(site, {**FILES, **data}, record_of({**FILES, **data}))
+    write_origin(site, {"hashes": {"sha256": digest}})
+    installed = {**FILES, "more.py": "MORE = 1\n", "../share/a": "data"}
+    for name in ("more.py", "../share/a"):
+        (site / name).parent.mkdir(exist_ok=True)
+        (site / name).write_text(installed[name])
+    (site / INFO / "RECORD").write_text(record_of(installed))
+    assert is_installed(site)
+    (site / "more.py").write_text("MORE = 2\n")
     assert not is_installed(site)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +29,7 @@ from ci.model.verdicts import Harness, Product
 from ci.store.folder import default_url
 from ci.store.store import Store
 from tests.ci.foreign_runs import RUN_ID, write_run
+from tests.ci.kept_wheels import kept, library
 from tests.ci.made_results import made_verdict
 from tests.ci.stored_history import ENVIRONMENT, TESTS, Project, git, result
 
@@ -155,6 +156,7 @@ ALL = {
     "build_cost_percent": 10.0,
     "benchmark_percent": 10.0,
     "unexecuted_pairs": 1,
+    "removed_symbols": 0,
 }
 
 
@@ -423,6 +425,125 @@ def test_a_benchmark_that_is_missing(release: Release) -> None:
     decision = release.decide(release.run(benchmark(None)), benchmark_percent=10.0)
     assert evidence(decision, "benchmarks") == "no longer measured: bench: sum"
     assert decision.exit_code == ExitCode.PRODUCT_FAILURE
+
+
+# The symbols of the last release
+
+
+def exporting(run: Path, *functions: str) -> PlatformResult:
+    """A row with a wheel in the run's folder, whose library has these functions."""
+    run.mkdir(parents=True)
+    return row(distributions=(kept(run, WHEEL, library(run.parent, *functions)),))
+
+
+@dataclass
+class Exports:
+    """The last release, which exports ``a`` and ``b``."""
+
+    release: Release
+
+    @property
+    def results(self) -> Path:
+        return self.release.project.results
+
+    def add(self, *functions: str, **changes: Any) -> str:
+        """A run whose wheel has these functions."""
+        run = self.results / f"run-{len(self.release.project.runs):03}"
+        return self.release.run(exporting(run, *functions), **changes)
+
+
+@pytest.fixture
+def exports(release: Release) -> Exports:
+    found = Exports(release=release)
+    found.add("a", "b", commit=git(release.project.source, "rev-parse", "v1.0"))
+    return found
+
+
+def test_a_removed_symbol_is_no_go(exports: Exports) -> None:
+    kept_all, gone = exports.add("b", "a", "c"), exports.add("a", "c")
+    met = exports.release.decide(kept_all, removed_symbols=0)
+    assert met.verdict == "go", met.failed
+    assert evidence(met, "symbols") == "0 exported symbols removed since run run-001, at most 0"
+    decision = exports.release.decide(gone, removed_symbols=0)
+    assert broken(decision) == {"symbols"}
+    assert evidence(decision, "symbols") == (
+        "1 exported symbol removed since run run-001, at most 0: b"
+    )
+    assert decision.exit_code == ExitCode.REGRESSION
+    assert exports.release.decide(gone, removed_symbols=1).verdict == "go"
+    assert kinds(exports.release.decide(gone), "symbols") == []  # not asked for
+
+
+def test_a_removed_symbol_that_is_waived(exports: Exports) -> None:
+    exports.release.waive("symbols")
+    decision = exports.release.decide(exports.add("a"), removed_symbols=0)
+    assert decision.verdict == "go", decision.failed
+    assert kinds(decision, "symbols") == [OutcomeKind.WAIVED]
+
+
+def test_symbols_of_runs_that_are_files(release: Release, tmp_path: Path) -> None:
+    runs = []
+    for digits, functions in (("00aa", ("a", "b")), ("00bb", ("a",))):
+        run = tmp_path / digits / f"{RUN_ID[:-4]}{digits}"
+        found = exporting(run, *functions)
+        runs.append(foreign(release, run.parent, found, digits=digits))
+    decision = release.decide(runs[1], "--against", runs[0], removed_symbols=0)
+    assert broken(decision) == {"symbols"}
+    assert evidence(decision, "symbols").endswith(f"since run {runs[0].name}, at most 0: b")
+
+
+@pytest.mark.parametrize("side", [0, 1], ids=["the last release", "this one"])
+@pytest.mark.parametrize(
+    ("damage", "text"),
+    [
+        (lambda path: path.unlink(), f"{WHEEL} is not in "),
+        (lambda path: path.write_bytes(b"another"), f"{WHEEL} is not the file that was tested"),
+    ],
+    ids=["gone", "another"],
+)
+def test_a_wheel_that_proves_nothing(
+    exports: Exports, side: int, damage: Callable[[Path], object], text: str
+) -> None:
+    runs = ["run-001", exports.add("a", "b", "c")]
+    damage(exports.results / runs[side] / "cpu" / "dist" / WHEEL)
+    decision = exports.release.decide(runs[1], removed_symbols=0)
+    assert broken(decision) == {"symbols"}
+    assert evidence(decision, "symbols").startswith("not comparable: ")
+    assert text in evidence(decision, "symbols")
+    assert decision.exit_code == ExitCode.PRODUCT_FAILURE
+
+
+@pytest.mark.parametrize(
+    ("files", "text"),
+    [
+        ((), "0 wheels of tiny, expected one"),
+        ((wheel("other-1-py3-none-any.whl"),), "0 wheels of tiny, expected one"),
+        ((wheel(), wheel("tiny-1.3-py3-none-any.whl")), "2 wheels of tiny, expected one"),
+        ((wheel(digit="1"),), f"{WHEEL} is not in "),  # which names no file that was kept
+    ],
+)
+def test_a_release_without_a_wheel_to_compare(
+    exports: Exports, files: tuple[Distribution, ...], text: str
+) -> None:
+    decision = exports.release.decide(
+        exports.release.run(row(distributions=files)), removed_symbols=0
+    )
+    assert "symbols" in broken(decision)
+    assert text in evidence(decision, "symbols")
+
+
+def test_a_last_release_without_a_wheel(exports: Exports) -> None:
+    base(exports.release, row(distributions=()))
+    decision = exports.release.decide(exports.add("a"), removed_symbols=0)
+    assert broken(decision) == {"symbols"}
+    text = "not comparable: the last release kept no wheel"
+    assert evidence(decision, "symbols") == text
+
+
+def test_symbols_without_a_last_release(release: Release) -> None:
+    decision = release.decide(release.run(), removed_symbols=0, tags="none-*")
+    assert broken(decision) == {"baseline"}
+    assert kinds(decision, "symbols") == [OutcomeKind.INFORMATIONAL]
 
 
 # The whole release

@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import subprocess
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ci.model.results import Distribution
+from tests.ci.kept_wheels import kept, library
 from tests.ci.stored_history import Project, result
-
-
-def library(folder: Path, *functions: str) -> bytes:
-    text = "".join(f"int {name}(void) {{ return 0; }}\n" for name in functions)
-    command = ("cc", "-shared", "-x", "c", "-", "-o", folder / "tiny.so")
-    subprocess.run(command, input=text, check=True, text=True)
-    return (folder / "tiny.so").read_bytes()
-
-
-def kept(project: Project, name: str, content: bytes) -> Distribution:
-    """A wheel of the next run."""
-    path = project.results / f"run-{len(project.runs):03}" / "cpu" / "dist" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("tiny.so", content)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    size = path.stat().st_size
-    return Distribution(name=name, sha256=digest, size_bytes=size, path=f"cpu/dist/{name}")
 
 
 def compared(folder: Path, *sides: list[tuple[str, bytes]]) -> tuple[str, list[dict[str, Any]]]:
     """Compare runs of two commits, with these wheels."""
     project = Project(folder=folder)
     for wheels in sides:
-        files = tuple(kept(project, *wheel) for wheel in wheels)
+        files = tuple(kept(project.results / f"run-{len(project.runs):03}", *it) for it in wheels)
         project.run(project.commit(), result(distributions=files))
     code, text = project.compare(*project.runs)
     assert code == 0
