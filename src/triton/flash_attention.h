@@ -24,7 +24,64 @@ inline constexpr char kFlashLimit[] =
     "no dimension, row of block_table or rows of all heads of more than 2^30 elements, and at most "
     "256 columns";
 
-// `most_queries` is the length of the longest sequence, or more.
+template <typename Request>
+void DescribeOperands(const FlashAttention& attention, Request* request) {
+  std::int64_t unused;
+  struct {
+    void** data;
+    std::int64_t *sequence, *head, *row, *column, *page;
+  } const places[AttentionHead::kOperands] = {
+      {&request->out, &request->out_sequence, &request->out_head, &request->out_row,
+       &request->out_column, &unused},
+      {&request->query, &request->query_sequence, &request->query_head, &request->query_row,
+       &request->query_column, &unused},
+      {&request->key, &request->key_sequence, &request->key_head, &request->key_row,
+       &request->key_column, &request->key_page},
+      {&request->value, &request->value_sequence, &request->value_head, &request->value_row,
+       &request->value_column, &request->value_page},
+      {},  // there is no mask
+      {&request->lse, &request->lse_sequence, &request->lse_head, &request->lse_row, &unused,
+       &unused},
+      {&request->slopes, &request->slopes_sequence, &request->slopes_head, &unused, &unused,
+       &unused}};
+  for (int operand = 0; operand < AttentionHead::kOperands; ++operand) {
+    const AttentionRows& rows = attention.first.rows[operand];
+    if (!rows.data) continue;
+    const bool is_float32 = operand == AttentionHead::kLse || operand == AttentionHead::kSlopes;
+    const DataType type = is_float32 ? DataType::kFloat32 : attention.first.type;
+    *places[operand].data = rows.data;
+    *places[operand].sequence =
+        attention.sequence_steps[operand] / static_cast<std::int64_t>(DataTypeSize(type));
+    *places[operand].head = rows.head;
+    *places[operand].row = rows.row;
+    *places[operand].column = rows.column;
+    *places[operand].page = rows.page;
+  }
+  request->has_lse = request->lse != nullptr;
+  request->has_slopes = request->slopes != nullptr;
+}
+
+// The size of an index is 0 if there is no tensor.
+template <typename Request>
+void DescribeIndices(const FlashAttention& attention, Request* request) {
+  const auto describe = [](const Indices& indices, void** data, std::int64_t* size,
+                           std::int64_t* stride) {
+    if (!indices.defined()) return;
+    *data = indices.data();
+    *size = indices.element_size();
+    *stride = indices.step();
+  };
+  describe(attention.query_ends, &request->query_ends, &request->query_ends_size,
+           &request->query_ends_stride);
+  describe(attention.key_ends, &request->key_ends, &request->key_ends_size,
+           &request->key_ends_stride);
+  describe(attention.key_counts, &request->key_counts, &request->key_counts_size,
+           &request->key_counts_stride);
+  describe(attention.pages, &request->pages, &request->pages_size, &request->pages_stride);
+  request->pages_sequence = attention.pages.row_step();
+}
+
+// `most_queries` is the length of the longest sequence, or more. Without pages, all rows are one.
 template <typename Request>
 Request MakeFlashRequest(const FlashAttention& attention, std::int64_t most_queries) {
   const AttentionHead& head = attention.first;
@@ -49,50 +106,8 @@ Request MakeFlashRequest(const FlashAttention& attention, std::int64_t most_quer
   request.right = window(attention.right);
   request.scale = head.key_size == 0 ? 0 : head.scale;  // which is infinite
   request.softcap = head.softcap;
-  std::int64_t unused;
-  struct {
-    void** data;
-    std::int64_t *sequence, *head, *row, *column, *page;
-  } const places[AttentionHead::kOperands] = {
-      {&request.out, &request.out_sequence, &request.out_head, &request.out_row,
-       &request.out_column, &unused},
-      {&request.query, &request.query_sequence, &request.query_head, &request.query_row,
-       &request.query_column, &unused},
-      {&request.key, &request.key_sequence, &request.key_head, &request.key_row,
-       &request.key_column, &request.key_page},
-      {&request.value, &request.value_sequence, &request.value_head, &request.value_row,
-       &request.value_column, &request.value_page},
-      {},
-      {&request.lse, &request.lse_sequence, &request.lse_head, &request.lse_row, &unused, &unused},
-      {&request.slopes, &request.slopes_sequence, &request.slopes_head, &unused, &unused, &unused}};
-  for (int operand = 0; operand < AttentionHead::kOperands; ++operand) {
-    const AttentionRows& rows = head.rows[operand];
-    if (!rows.data) continue;
-    const bool is_float32 = operand == AttentionHead::kLse || operand == AttentionHead::kSlopes;
-    const DataType type = is_float32 ? DataType::kFloat32 : head.type;
-    *places[operand].data = rows.data;
-    *places[operand].sequence =
-        attention.sequence_steps[operand] / static_cast<std::int64_t>(DataTypeSize(type));
-    *places[operand].head = rows.head;
-    *places[operand].row = rows.row;
-    *places[operand].column = rows.column;
-    *places[operand].page = rows.page;
-  }
-  request.has_lse = request.lse != nullptr;
-  request.has_slopes = request.slopes != nullptr;
-  const auto describe = [](const Indices& indices, void** data, std::int64_t* size,
-                           std::int64_t* stride) {
-    *data = indices.data();
-    *size = indices.defined() ? indices.element_size() : 0;
-    *stride = indices.step();
-  };
-  describe(attention.query_ends, &request.query_ends, &request.query_ends_size,
-           &request.query_ends_stride);
-  describe(attention.key_ends, &request.key_ends, &request.key_ends_size, &request.key_ends_stride);
-  describe(attention.key_counts, &request.key_counts, &request.key_counts_size,
-           &request.key_counts_stride);
-  describe(attention.pages, &request.pages, &request.pages_size, &request.pages_stride);
-  request.pages_sequence = attention.pages.row_step();
+  DescribeOperands(attention, &request);
+  DescribeIndices(attention, &request);
   return request;
 }
 
