@@ -20,6 +20,13 @@ class Indices {
   }
 
   bool defined() const { return data_; }
+  char* data() const { return data_; }
+  // The steps between elements and between rows, in elements.
+  std::int64_t step() const { return step_; }
+  std::int64_t row_step() const { return row_step_; }
+  std::int64_t element_size() const {
+    return static_cast<std::int64_t>(is_wide_ ? sizeof(std::int64_t) : sizeof(std::int32_t));
+  }
   std::int64_t operator()(std::int64_t i) const {
     return is_wide_ ? reinterpret_cast<const std::int64_t*>(data_)[i * step_]
                     : reinterpret_cast<const std::int32_t*>(data_)[i * step_];
@@ -34,8 +41,7 @@ class Indices {
   // One row of two dimensions.
   Indices Row(std::int64_t i) const {
     Indices row = *this;
-    row.data_ += i * row_step_ *
-                 static_cast<std::int64_t>(is_wide_ ? sizeof(std::int64_t) : sizeof(std::int32_t));
+    row.data_ += i * row_step_ * element_size();
     return row;
   }
 

@@ -32,6 +32,18 @@ DATA_TYPES = {
 }
 
 CACHED = dict.fromkeys(("key", "value", "slot_mapping", "key_cache", "value_cache"))
+# The last parameters of both operators of flash-attention.
+FLASH = {
+    "block_table": None,
+    "softmax_scale": None,
+    "causal": False,
+    "window_size_left": -1,
+    "window_size_right": -1,
+    "softcap": 0.0,
+    "alibi_slopes": None,
+    "out": None,
+    "softmax_lse": None,
+}
 # The parameters, as in src/base, with the defaults of those that have one.
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "add": {"input": None, "other": None, "alpha": 1, "out": None},
@@ -44,6 +56,24 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "residual_out": None,
     },
     "causal_softmax": {"input": None, "out": None},
+    "flash_attn_varlen_func": {
+        "q": None,
+        "k": None,
+        "v": None,
+        "cu_seqlens_q": None,
+        "cu_seqlens_k": None,
+        "max_seqlen_q": None,
+        "max_seqlen_k": None,
+        "seqused_k": None,
+        **FLASH,
+    },
+    "flash_attn_with_kvcache": {
+        "q": None,
+        "k_cache": None,
+        "v_cache": None,
+        "cache_seqlens": None,
+        **FLASH,
+    },
     "fused_add_rms_norm": {"input": None, "residual": None, "weight": None, "eps": 1e-6},
     "gelu_and_mul": {"input": None, "out": None},
     "gelu_tanh_and_mul": {"input": None, "out": None},

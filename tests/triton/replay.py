@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -43,13 +44,20 @@ from triton.runtime import interpreter  # noqa: E402
 import torch  # noqa: E402
 from codegen.triton.spec import find_sources, read_plan  # noqa: E402
 from tests.triton.recorded_calls import LOG, Calls, Record  # noqa: E402
+from tests.triton.sequence_examples import more_of_caches, more_of_sequences  # noqa: E402
 
 TARGET = 90
 # Attention that takes seconds. Other examples differ in size only.
 LEFT_OUT = ("16 queries", "17 queries", "140 queries")
-# Sampling takes a second for each row: one example of each kind, in one type.
 SAMPLING = "top_k_top_p_sampling_from_logits"
-SAMPLED = ("plain", "int32", "transposed", "numbers of rows", "ties of two", "hostile, top 3")
+# Operators whose examples take a second each: some of each kind, in one type.
+SELECTED = {
+    SAMPLING: "plain|int32|transposed|numbers of rows|ties of two|hostile, top 3",
+    "flash_attn_varlen_func": "plain|0, |1, all|2, (window|all)|3, causal window, blocks of 16"
+    "|int64|one head|no |only empty|slices|columns apart|used keys|large scores|hostile",
+    "flash_attn_with_kvcache": "plain|1 tokens, (plain|all|softcap)$|3 tokens, .* blocks of 5"
+    "|20 tokens, all|strided|int64|no |large",
+}
 FORMATS = {"i32": "<i", "i64": "<q", "fp32": "<f"}
 
 
@@ -149,8 +157,9 @@ def examples(operator: str) -> Iterator[tuple[torch.dtype, Example]]:
             # Which differ by type only in how they are converted, and take seconds.
             is_large = example.title.partition(",")[0] == "large"
             is_repeated = is_large and dtype is not torch.float16
-            if operator == SAMPLING:
-                is_repeated = dtype is not torch.float16 or not example.title.startswith(SAMPLED)
+            if operator in SELECTED:
+                is_selected = re.match(SELECTED[operator], example.title)
+                is_repeated = dtype is not torch.float16 or not is_selected
             if not is_repeated and not example.title.startswith(LEFT_OUT):
                 yield dtype, example
         for example in ALIGNED.get(operator, lambda _: iter(()))(dtype):
@@ -448,6 +457,8 @@ def more_of_rotary_embedding(dtype: torch.dtype) -> Iterator[Example]:
 ALIGNED: dict[str, Callable[[torch.dtype], Iterator[Example]]] = {
     "add": rows_of_add,
     "causal_softmax": aligned_causal_softmax,
+    "flash_attn_varlen_func": more_of_sequences,
+    "flash_attn_with_kvcache": more_of_caches,
     "gemm": aligned_gemm,
     "add_rms_norm": aligned_add_rms_norm,
     "fused_add_rms_norm": aligned_fused_add_rms_norm,

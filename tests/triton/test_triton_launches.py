@@ -27,7 +27,14 @@ PLACES |= {"logits": 1, "top_ks": 2, "top_ps": 3, "seeds": 4}
 PLACES |= {"cos_sin_cache": 5, "key_cache": 5, "value_cache": 6, "attn_mask": 7}
 PLACES |= {"gating_output": 1, "e_score_correction_bias": 5, "topk_weights": 8}
 PLACES |= {"topk_indices": 6, "token_expert_indices": 7}
-INDICES = ("positions", "slot_mapping", "top_ks", "seeds", "topk_indices", "token_expert_indices")
+PLACES |= {"q": 1, "k": 2, "v": 3, "k_cache": 2, "v_cache": 3, "cu_seqlens_q": 4}
+PLACES |= {"cu_seqlens_k": 5, "seqused_k": 6, "cache_seqlens": 6, "block_table": 7}
+PLACES |= {"alibi_slopes": 9, "softmax_lse": 10}
+INDICES = (
+    *("positions", "slot_mapping", "top_ks", "seeds", "topk_indices", "token_expert_indices"),
+    *("cu_seqlens_q", "cu_seqlens_k", "seqused_k", "cache_seqlens", "block_table"),
+)
+FLOATS = ("topk_weights", "e_score_correction_bias", "alibi_slopes", "softmax_lse")
 
 Json = dict[str, Any]
 
@@ -135,12 +142,16 @@ def address_of(name: str) -> int:
 def call(operator: str, dtype: str, **arguments: Any) -> Json:
     """A call with tensors of one type, given as shape, or shape and strides."""
     given = {
-        name: tensor(name, "int64" if name in INDICES else dtype, value)
-        if name in PLACES
-        else value
+        name: tensor(name, type_of(name, dtype), value) if name in PLACES else value
         for name, value in arguments.items()
     }
     return {"operator": operator, "arguments": given}
+
+
+def type_of(name: str, dtype: str) -> str:
+    if name in FLOATS:
+        return "float32"
+    return "int64" if name in INDICES else dtype
 
 
 def tensor(name: str, dtype: str, value: Any) -> Json:
@@ -226,11 +237,25 @@ def sampling(logits: Any, index: str = "int64", dtype: str = "float32", **option
 def topk(experts: int, chosen: int = 4, dtype: str = "float16", **options: Any) -> Json:
     """The experts of 65 tokens."""
     outs = dict.fromkeys(("topk_weights", "topk_indices", "token_expert_indices"), (65, chosen))
-    request = call("topk_softmax", dtype, gating_output=(65, experts), **options, **outs)
-    for name in ("topk_weights", "e_score_correction_bias"):
-        if name in request["arguments"]:
-            request["arguments"][name]["dtype"] = "float32"
-    return request
+    return call("topk_softmax", dtype, gating_output=(65, experts), **options, **outs)
+
+
+def sequences(
+    queries: Any, keys: Any, longest: int = 9, dtype: str = "float16", **options: Any
+) -> Json:
+    """Three of them, with keys and values of one shape."""
+    out = queries[0] if isinstance(queries[0], tuple) else queries
+    lengths = {"cu_seqlens_q": (4,), "max_seqlen_q": longest, "max_seqlen_k": 99}
+    if "seqused_k" not in options:
+        lengths["cu_seqlens_k"] = (4,)
+    given = {"q": queries, "k": keys, "v": keys, "out": out, **lengths, **options}
+    return call("flash_attn_varlen_func", dtype, **given)
+
+
+def tokens(queries: Any, caches: Any, dtype: str = "float16", **options: Any) -> Json:
+    """Those of four sequences."""
+    given = {"q": queries, "k_cache": caches, "v_cache": caches, "cache_seqlens": (4,), **options}
+    return call("flash_attn_with_kvcache", dtype, out=queries, **given)
 
 
 def with_bool_mask(request: Json) -> Json:
@@ -538,6 +563,110 @@ DISPATCH = {
     "attention of 72 columns": case(
         attention((2, 20, 72), (2, 5, 72)), "float16_strided", 2 * 2, mask_kind=0
     ),
+    # Queries of the heads that share keys are the rows of a tile.
+    "16 rows of sequences": case(
+        sequences((20, 8, 64), (40, 4, 64), 8),
+        "float16_aligned_few",
+        4 * 3,
+        most_queries=8,
+        query_rows=20,
+        key_rows=40,
+        key_limit=40,
+        heads=2,
+        key_heads=4,
+        page_size=2**30,
+        page_count=1,
+        left=2**30,
+        right=2**30,
+        query_ends_size=8,
+        key_ends_size=8,
+        key_counts_size=0,
+        pages_size=0,
+        has_slopes=0,
+        has_lse=0,
+        scale=0.125,
+        softcap=0.0,
+        key_sequence=0,
+        key_row=256,
+        key_head=64,
+    ),
+    "18 rows of sequences": case(
+        sequences(
+            (20, 8, 128),
+            (7, 16, 4, 128),
+            dtype="bfloat16",
+            seqused_k=(3,),
+            block_table=((3, 5), (8, 1)),
+            causal=True,
+            window_size_left=30,
+            softcap=50.0,
+            alibi_slopes=(3, 8),
+            softmax_lse=(8, 20),
+        ),
+        "bfloat16_aligned",
+        4 * 3,
+        key_rows=80,
+        key_limit=2**61,
+        page_size=16,
+        page_count=7,
+        left=30,
+        right=0,
+        key_ends_size=0,
+        key_counts_size=8,
+        pages_size=8,
+        has_slopes=1,
+        has_lse=1,
+        softcap=50.0,
+        key_page=16 * 4 * 128,
+        slopes_sequence=8,
+        slopes_head=1,
+        lse_sequence=0,
+        lse_head=20,
+        lse_row=1,
+        pages_sequence=8,
+        pages_stride=1,
+    ),
+    "sequences of a fused projection": case(
+        sequences(((20, 4, 64), (768, 64, 1)), ((20, 4, 64), (768, 64, 1)), dtype="float32"),
+        "float32_aligned",
+        4 * 3,
+        query_row=768,
+        key_row=768,
+        out_row=256,
+    ),
+    "a longest sequence of more rows than there are": case(
+        sequences((20, 4, 64), (20, 4, 64), 2**40), "float16_aligned", 4 * 3, most_queries=20
+    ),
+    "sequences of 120 columns": case(
+        sequences((20, 4, 120), (20, 4, 120)), "float16_strided", 4 * 3, key_size=120
+    ),
+    "sequences of 256 columns": case(
+        sequences((20, 4, 256), (20, 4, 256), 17), "float16_wide", 4 * 3 * 2
+    ),
+    "a token of each cache": case(
+        tokens((4, 1, 32, 128), (4, 500, 8, 128)),
+        "float16_aligned_few",
+        8 * 4,
+        most_queries=1,
+        heads=4,
+        query_ends_size=0,
+        key_rows=500,
+        key_sequence=500 * 8 * 128,
+    ),
+    "tokens of paged caches": case(
+        tokens(
+            (4, 17, 8, 64),
+            (9, 16, 4, 64),
+            block_table=(4, 3),
+            softmax_lse=((4, 8, 17), (200, 20, 1)),
+        ),
+        "float16_aligned",
+        4 * 4,
+        key_sequence=0,
+        key_page=16 * 4 * 64,
+        lse_sequence=200,
+        lse_head=20,
+    ),
     # Tiles by size, layouts by strides, operands of multiples of 16.
     "skinny": case(gemm(16, 4096, 4096), "float16_skinny_nn", 128),
     "skinny of a linear layer": case(
@@ -701,6 +830,19 @@ def test_attention_of_more_columns_is_left_to_other_slots(workplace: Workplace) 
     assert "and at most 128 columns" in outcome["error"]
 
 
+def test_sequences_of_more_columns_or_places_are_left_to_other_slots(workplace: Workplace) -> None:
+    pages = {"seqused_k": (3,), "block_table": (3, 2**27 + 1)}
+    for outcome in workplace.run(
+        sequences((20, 4, 257), (20, 4, 257)),
+        tokens((4, 1, 4, 272), (4, 9, 4, 272)),
+        sequences((2**27 + 1, 8, 64), (20, 1, 64)),
+        sequences((20, 4, 64), (7, 8, 4, 64), **pages),
+    ):
+        assert outcome["driver"] == []
+        assert "slot 9 takes " in outcome["error"]
+        assert "2^30 elements, and at most 256 columns" in outcome["error"]
+
+
 def test_more_experts_are_left_to_other_slots(workplace: Workplace) -> None:
     for outcome in workplace.run(topk(1025), topk(64, 33)):
         assert outcome["driver"] == []
@@ -738,6 +880,8 @@ def test_empty_calls_launch_nothing(workplace: Workplace) -> None:
     requests += [halves("gelu_and_mul", 0, 4), halves("gelu_and_mul", 4, 0)]
     requests.append(topk(16, 0))
     requests += [rotation((5, 0), 64), rotation((5, 64), 0), attention((2, 0, 64), (2, 5, 64))]
+    requests += [sequences((20, 4, 64), (20, 4, 64), 0), tokens((4, 0, 4, 64), (4, 9, 4, 64))]
+    requests += [sequences((20, 0, 64), (20, 4, 64)), tokens((4, 1, 0, 64), (4, 9, 4, 64))]
     requests.append(cached("reshape_and_cache_flash", 0, (9, 16, 0, 64), (9, 16, 0, 64)))
     for outcome in workplace.run(*requests):
         assert outcome["error"] is None
