@@ -1,7 +1,8 @@
 """A Llama-shaped decoder of random weights: prefill, then decode steps over a paged cache.
 
 ``python examples/decoder.py`` computes it with infini.ops alone. Torch computes the same again for
-each token, without a cache. The program compares the logits, and prints the tokens.
+each token, without a cache. The program compares the logits, and prints the tokens. It runs on any
+device: ATen's operators at slot 8 replace those that have no kernel there.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 
 EPS = 1e-5
 TOP_K, TOP_P = 40, 0.9  # of random tokens
+TORCH_SLOT = 8  # ATen's operators: every device has them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +113,7 @@ class Request:
 class Decoder:
     """The decoder by infini.ops, with the keys and values of each layer in blocks of memory.
 
-    ``slot`` is the slot to use for the operators that have it.
+    ``slot`` is the one to prefer: see ``run``.
     """
 
     weights: Weights
@@ -181,12 +183,131 @@ class Decoder:
 
 
 def run(name: str, slot: int | None, *arguments: Any, **keywords: Any) -> None:
-    """Call an operator at a slot, if it has it."""
+    """Call an operator at a slot, or at its fastest slot if it lacks this one.
+
+    With slot 8, and on a device where the operator has no slot, ATen's operators replace it.
+    """
     device = arguments[0].device.type
     of_class = getattr(infini.ops, "".join(map(str.title, name.split("_"))))
-    has_slot = slot in of_class.active_implementation_indices(device)
-    index = slot if has_slot else None
+    slots = of_class.active_implementation_indices(device)
+    if slot not in slots and (slot == TORCH_SLOT or not slots):
+        COMPOSED[name](*arguments, **keywords)
+        return
+    index = slot if slot in slots else None
     getattr(infini.ops, name)(*arguments, **keywords, implementation_index=index)
+
+
+def aten(name: str, first: torch.Tensor, *others: Any, **keywords: Any) -> torch.Tensor:
+    """The result of one of ATen's operators, which gives ``out`` its shape."""
+    out = keywords.pop("out", None)
+    out = first.new_empty(0) if out is None else out
+    operator = getattr(infini.ops, name)
+    operator(first, *others, **keywords, out=out, implementation_index=TORCH_SLOT)
+    return out
+
+
+def copy(source: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
+    """Copy between types, strides and devices."""
+    infini.ops.copy_inplace(to, source, implementation_index=TORCH_SLOT)
+    return to
+
+
+def composed_rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float, out: torch.Tensor) -> None:
+    wide = copy(x, torch.empty_like(x, dtype=torch.float32))
+    squares = aten("mean", aten("mul", wide, wide), [-1], keepdim=True)
+    scale = aten("rsqrt", aten("add", squares, eps))
+    aten("mul", aten("mul", wide, scale), weight, out=out)
+
+
+def composed_fused_add_rms_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
+) -> None:
+    aten("add", residual, x, out=residual)
+    composed_rms_norm(residual, weight, eps, x)
+
+
+def composed_rotary_embedding(
+    positions: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    head_size: int,
+    cos_sin: torch.Tensor,
+) -> None:
+    cos, sin = aten("index_select", cos_sin, 0, positions).unsqueeze(1).chunk(2, -1)
+    for each in (query, key):
+        first, second = each.unflatten(-1, (-1, head_size)).chunk(2, -1)
+        rotated = aten("addcmul", aten("mul", first, cos), second, sin, value=-1)
+        aten("addcmul", aten("mul", second, cos), first, sin, out=second)
+        copy(rotated, first)
+
+
+def composed_reshape_and_cache_flash(
+    key: torch.Tensor,
+    value: torch.Tensor,
+    slots: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+) -> None:
+    for new, cache in ((key, key_cache), (value, value_cache)):
+        rows = cache.view(-1, *cache.shape[2:])
+        infini.ops.index_copy_inplace(rows, 0, slots, new, implementation_index=TORCH_SLOT)
+
+
+def composed_flash_attn_varlen_func(
+    q: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    ends: torch.Tensor,
+    *lengths: Any,
+    causal: bool,
+    out: torch.Tensor,
+) -> None:
+    """Attend one request at a time; ``lengths`` are those of ``Decoder._lengths``."""
+    *_, used, table = lengths
+    block_size, key_heads = key_cache.shape[1:3]
+    for i, (begin, end) in enumerate(itertools.pairwise(ends.tolist())):
+        count = int(used[i])
+        blocks = table[i, : -(-count // block_size)]
+        # [key_heads, heads of one key_head or 1, tokens, head_size]
+        keys, values = (
+            aten("index_select", cache, 0, blocks).flatten(0, 1)[:count].transpose(0, 1)
+            for cache in (key_cache, value_cache)
+        )
+        queries, results = (
+            each[begin:end].unflatten(1, (key_heads, -1)).permute(1, 2, 0, 3) for each in (q, out)
+        )
+        scores = aten("matmul", queries, keys.mT.unsqueeze(1))
+        hidden = q.new_full((end - begin, count), float("-inf") if causal else 0.0)
+        mask = aten("triu", hidden, count - (end - begin) + 1)
+        weights = aten("softmax", aten("add", mask, scores, alpha=q.shape[-1] ** -0.5), -1)
+        copy(aten("matmul", weights, values.unsqueeze(1)), results)
+
+
+def composed_silu_and_mul(x: torch.Tensor, out: torch.Tensor) -> None:
+    gate, up = x.chunk(2, -1)
+    aten("mul", aten("silu", gate), up, out=out)
+
+
+def sample_on_the_host(
+    logits: torch.Tensor, *, seeds: torch.Tensor, out: torch.Tensor, **filters: Any
+) -> None:
+    """Choose tokens on the CPU: a row of logits is small, and the tokens are needed there."""
+    tokens = torch.empty_like(out, device="cpu")
+    infini.ops.top_k_top_p_sampling_from_logits(
+        logits.cpu(), **filters, seeds=seeds.cpu(), out=tokens
+    )
+    copy(tokens, out)
+
+
+COMPOSED: dict[str, Callable[..., None]] = {
+    "flash_attn_varlen_func": composed_flash_attn_varlen_func,
+    "fused_add_rms_norm": composed_fused_add_rms_norm,
+    "reshape_and_cache_flash": composed_reshape_and_cache_flash,
+    "rms_norm": composed_rms_norm,
+    "rotary_embedding": composed_rotary_embedding,
+    "silu_and_mul": composed_silu_and_mul,
+    "top_k_top_p_sampling_from_logits": sample_on_the_host,
+}
 
 
 def expected_logits(weights: Weights, tokens: Sequence[int]) -> torch.Tensor:
@@ -241,7 +362,7 @@ def choose(
     else:
         filters = {"top_k": TOP_K, "top_p": TOP_P, "seed": 0, "offset": step, "seeds": seeds}
         run("top_k_top_p_sampling_from_logits", slot, logits, **filters, out=tokens)
-    return list(map(int, tokens))
+    return list(map(int, tokens.tolist()))
 
 
 def batch_of(prompts: Sequence[Sequence[int]], steps: int, sizes: Sizes = SMALL) -> list[Request]:
@@ -291,7 +412,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     types = ("float32", "bfloat16", "float16")
     parser.add_argument("--dtype", default="float32", choices=types)
-    parser.add_argument("--slot", type=int, help="of the operators that have it; default: fastest")
+    parser.add_argument("--slot", type=int, help="to prefer; 8: ATen's operators; default: fastest")
     parser.add_argument("--steps", type=int, default=32, help="tokens to add (%(default)s)")
     parser.add_argument("--seed", type=int, help="choose tokens at random; default: the likeliest")
     options = parser.parse_args()

@@ -53,6 +53,11 @@ def on_simulated_devices(metafunc: pytest.Metafunc) -> None:
     _on_devices(metafunc, is_simulated)
 
 
+def on_accelerators(metafunc: pytest.Metafunc) -> None:
+    """Makes a case of ``--device`` if it is here and not the CPU, real or simulated."""
+    _on_devices(metafunc, lambda device: device != "cpu" and not is_absent(device))
+
+
 def without_device(metafunc: pytest.Metafunc) -> None:
     """Makes a case of ``--device`` if this machine lacks it: the build is compiled only."""
     _on_devices(metafunc, is_absent)

@@ -1,15 +1,22 @@
-"""The example decoder: every layer by the library, with a paged cache, against torch's."""
+"""The example decoder: every layer by the library, with a paged cache, against torch's.
+
+On the CPU, and on ``--device`` if it is another one: a real device or a simulated one.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
+from platforms import default_platform
 from sampling_examples import exact_tokens
+from target import on_accelerators
 
+import infini.ops
 import torch
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "decoder.py"
@@ -47,28 +54,89 @@ def example() -> ModuleType:
     return module
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "device" in metafunc.fixturenames:
+        on_accelerators(metafunc)
+
+
+@pytest.fixture
+def calls(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[infini.ops.Call]:
+    """The calls of the library that the example makes, in their order."""
+    made: list[infini.ops.Call] = []
+
+    class Recorder:
+        def __getattr__(self, name: str) -> Any:
+            operator = getattr(infini.ops, name)
+            if name[0].isupper():
+                return operator
+
+            def call(*arguments: Any, **keywords: Any) -> None:
+                operator(*arguments, **keywords)
+                made.append(infini.ops.last_call())
+
+            return call
+
+    monkeypatch.setattr(example, "infini", SimpleNamespace(ops=Recorder()))
+    return made
+
+
+def check_tokens(
+    example: ModuleType, device: str, dtype: torch.dtype, slot: int | None, seed: int | None
+) -> None:
+    """Compare with torch's own function on the same device, and with its tokens on the CPU."""
+    weights = example.Weights(dtype, device)
+    sequences, difference = example.generate(weights, example.PROMPTS, STEPS, slot, seed)
+    assert difference < TOLERANCES[dtype]
+    assert [len(each) for each in sequences] == [len(each) + STEPS for each in example.PROMPTS]
+    if dtype is torch.float32:  # rounding can exchange two tokens that are nearly as likely
+        assert sequences == tokens_by_torch(example, seed)
+
+
+def tokens_by_torch(example: ModuleType, seed: int | None) -> list[list[int]]:
+    weights = example.Weights(torch.float32, "cpu")
+    sequences = [list(each) for each in example.PROMPTS]
+    for step in range(STEPS):
+        logits = torch.stack([example.expected_logits(weights, tokens) for tokens in sequences])
+        if seed is None:
+            chosen = logits.argmax(1)
+        else:
+            seeds = torch.arange(seed, seed + len(sequences))
+            filters = example.TOP_K, example.TOP_P
+            chosen = exact_tokens(logits, *filters, 0, offset=step, seeds=seeds)
+        for tokens, token in zip(sequences, chosen.tolist(), strict=True):
+            tokens.append(token)
+    return sequences
+
+
 @pytest.mark.parametrize("seed", [None, 7], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("slot", [0, 8])
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 def test_tokens(example: ModuleType, dtype: torch.dtype, slot: int, seed: int | None) -> None:
-    weights = example.Weights(dtype, "cpu")
-    sequences, difference = example.generate(weights, example.PROMPTS, STEPS, slot, seed)
-    assert difference < TOLERANCES[dtype]
-    assert [len(each) for each in sequences] == [len(each) + STEPS for each in example.PROMPTS]
-    if dtype is not torch.float32:
-        return  # rounding can exchange two tokens that are nearly as likely
-    expected = [list(each) for each in example.PROMPTS]
-    for step in range(STEPS):
-        logits = torch.stack([example.expected_logits(weights, tokens) for tokens in expected])
-        if seed is None:
-            chosen = logits.argmax(1)
-        else:
-            seeds = torch.arange(seed, seed + len(expected))
-            filters = example.TOP_K, example.TOP_P
-            chosen = exact_tokens(logits, *filters, 0, offset=step, seeds=seeds)
-        for tokens, token in zip(expected, chosen.tolist(), strict=True):
-            tokens.append(token)
-    assert sequences == expected
+    check_tokens(example, "cpu", dtype, slot, seed)
+
+
+@pytest.mark.parametrize("seed", [None, 7], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+def test_tokens_on_a_device(
+    example: ModuleType, device: str, dtype: torch.dtype, seed: int | None
+) -> None:
+    check_tokens(example, device, dtype, None, seed)
+
+
+@pytest.mark.parametrize("slot", [0, 8])
+def test_slots(example: ModuleType, calls: list[infini.ops.Call], slot: int) -> None:
+    """With slot 0 only the operators without one run at slot 8; with slot 8 all of them do."""
+    example.generate(example.Weights(torch.float32, "cpu"), example.PROMPTS, 2, slot)
+    assert {each.slot for each in calls} == {slot, 8}
+    others = {each.operator for each in calls if each.slot != slot}
+    assert others == ({"argmax", "index_select"} if slot == 0 else set())
+
+
+def test_all_runs_on_the_device(
+    example: ModuleType, calls: list[infini.ops.Call], device: str
+) -> None:
+    example.generate(example.Weights(torch.float32, device), example.PROMPTS, 2)
+    assert {each.device for each in calls} == {default_platform(device)}
 
 
 def test_a_request_has_its_random_tokens_in_any_batch(example: ModuleType) -> None:
