@@ -119,9 +119,10 @@ def analyze(
     probability of a false alarm.
     """
     for name, values in series.items():
-        for place, value in enumerate(values):
-            if not math.isfinite(value):
-                raise ValueError(f"series {name!r}: value {place} is {value}; expected a number")
+        if not all(map(math.isfinite, values)):
+            place = next(at for at, it in enumerate(values) if not math.isfinite(it))
+            message = f"series {name!r}: value {place} is {values[place]}; expected a number"
+            raise ValueError(message)
     noisy = families * sum(name not in exact for name in series)
     return {
         name: _exact_finding(values)

@@ -155,8 +155,9 @@ class Grade(StrEnum):
 
 
 class _Model(BaseModel):
-    # NaN and infinity would make a history useless.
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # NaN and infinity would make a history useless. Most commands use few models: to prepare all
+    # takes 0.1 CPU-s.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
 
 
 class Evidence(_Model):
