@@ -11,21 +11,23 @@ import argparse
 import numpy as np
 
 from bench.changes.series import Array
-from ci.analysis.changes import POLICY, analyze
+from ci.analysis.changes import POLICY, analyze, correction
+from ci.analysis.levels import NORMAL
 
 RUNS, FIRST = 120, 20
 NEAR = 10  # runs; a later place of the same alarm
-# In standard errors. The limits are above 4: series without such a step need no analysis, which
-# takes a thousand times as long.
-POSSIBLE = 3.9
+# In standard errors, by which outliers move a step at most. Series without a step that is so near
+# the limit need no analysis, which takes a thousand times as long.
+MOVED = 0.4
 
 
 def count(series: int, seed: int) -> int:
     """The false alarms of one machine in ``RUNS`` runs, looked at after each from ``FIRST`` on."""
     values = 100 * np.random.default_rng(seed).normal(1, 0.03, (series, RUNS))
+    possible = -NORMAL.inv_cdf(POLICY.alarm * correction(series) / 2) - MOVED
     found: list[tuple[int, int]] = []
     for end in range(FIRST, RUNS + 1):
-        for row in np.flatnonzero(_largest_t(values[:, :end]) > POSSIBLE):
+        for row in np.flatnonzero(_largest_t(values[:, :end]) > possible):
             finding = analyze({row: values[row, :end]}, families=series)[row]
             for point in finding.changes:
                 is_known = any(row == it and abs(point.index - at) <= NEAR for it, at in found)

@@ -38,6 +38,9 @@ class Policy:
     """The same for changes that have too few values to be confirmed."""
     family: float = 5e-4
     """The p-value for all series of one analysis together: more than 10 lower that of each."""
+    search: float = 1.2
+    """The power of their number by which they lower it. Each series is searched for a change at any
+    place and after each run: the chance of any false alarm falls more slowly than the p-value."""
     welch: float = 2.2
     """The smallest normal deviate of Welch's test, for levels whose noise differs."""
     rank: float = 2.8
@@ -119,9 +122,10 @@ def analyze(
     probability of a false alarm.
     """
     for name, values in series.items():
-        for place, value in enumerate(values):
-            if not math.isfinite(value):
-                raise ValueError(f"series {name!r}: value {place} is {value}; expected a number")
+        if not all(map(math.isfinite, values)):
+            place = next(at for at, it in enumerate(values) if not math.isfinite(it))
+            message = f"series {name!r}: value {place} is {values[place]}; expected a number"
+            raise ValueError(message)
     noisy = families * sum(name not in exact for name in series)
     return {
         name: _exact_finding(values)
@@ -129,6 +133,12 @@ def analyze(
         else _analysis(values, noisy, (given or {}).get(name)).finding()
         for name, values in series.items()
     }
+
+
+def correction(series: int) -> float:
+    """The factor by which that many series make the limit of each test stricter."""
+    share = POLICY.family / (max(series, 1) * POLICY.alarm)
+    return min(1.0, math.pow(share, POLICY.search))
 
 
 def _analysis(values: Sequence[float], series: int, given: Conditions | None) -> _SeriesAnalysis:
@@ -179,11 +189,6 @@ class _SeriesAnalysis:
     @cached_property
     def differences(self) -> Differences:
         return Differences(self.values)
-
-    @property
-    def correction(self) -> float:
-        """The factor by which many series make the limit of each test stricter."""
-        return min(1.0, POLICY.family / (max(self.series, 1) * POLICY.alarm))
 
     def finding(self) -> SeriesFinding:
         if not len(self.values):
@@ -253,7 +258,7 @@ class _SeriesAnalysis:
         return (
             self._is_long_enough(step)
             and abs(step.effect) >= POLICY.minimum
-            and step.p_value <= POLICY.alarm * self.correction
+            and step.p_value <= POLICY.alarm * correction(self.series)
             and abs(step.welch_deviate()) >= POLICY.welch
             and abs(step.rank_deviate()) >= POLICY.rank
             and abs(step.detrended_t()) >= POLICY.detrended_t
@@ -264,7 +269,7 @@ class _SeriesAnalysis:
         )
 
     def is_suspected(self, step: Step) -> bool:
-        limit = POLICY.suspicion * self.correction
+        limit = POLICY.suspicion * correction(self.series)
         return abs(step.effect) >= POLICY.minimum and step.p_value <= limit
 
     def step(self, start: int, index: int, end: int) -> Step:
@@ -309,7 +314,7 @@ class _SeriesAnalysis:
         noise = max(math.sqrt(level.squares / (len(level) - 1)), levels.least_noise(level.median))
         related = self.differences.correlation(len(self.values))
         error = noise * levels.step_error(len(level), POLICY.confirm, related)
-        deviate = -levels.NORMAL.inv_cdf(POLICY.alarm * self.correction / 2)
+        deviate = -levels.NORMAL.inv_cdf(POLICY.alarm * correction(self.series) / 2)
         limit = levels.normal_to_student(deviate, len(level) + POLICY.confirm - 2) * error
         seen = max(limit, POLICY.minimum * abs(level.median)) + _POWER * error
         return _ALL_TESTS * seen / abs(level.median)
@@ -326,7 +331,7 @@ class _SeriesAnalysis:
         noise = max(math.sqrt(float(rest @ rest) / degrees), levels.least_noise(level.median))
         error = noise / math.sqrt(own)
         deviate = levels.student_to_normal(slope / error, degrees) if error else 0.0
-        if levels.two_sided_p_value(deviate) > POLICY.alarm * self.correction:
+        if levels.two_sided_p_value(deviate) > POLICY.alarm * correction(self.series):
             return None
         first = level.mean + slope * float(place[0])
         length = float(place[-1] - place[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
@@ -99,15 +99,14 @@ def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[st
     One analysis covers all, since each can raise a false alarm. Benchmarks are a family of their
     own: thousands of them do not make the limits of the stages stricter.
     """
-    series: dict[tuple[str, str], list[float]] = defaultdict(list)
+    series: dict[tuple[str, str], list[float]] = {}
     given: dict[tuple[str, str], Conditions] = {}
     for key, rows in grouped.items():
-        places: dict[str, list[int]] = defaultdict(list)
-        for place, row in enumerate(rows):
-            for name, value in row.values.items():
-                if name != REFERENCE:
-                    series[key, name].append(value)
-                    places[name].append(place)
+        names = dict.fromkeys(name for row in rows for name in row.values)
+        names.pop(REFERENCE, None)
+        places = {name: [at for at, row in enumerate(rows) if name in row.values] for name in names}
+        for name, some in places.items():
+            series[key, name] = [rows[at].values[name] for at in some]
         speeds = [row.values.get(REFERENCE) for row in rows]
         all_runs = conditions([row.started_at for row in rows], speeds)
         # Most series have a value of every run: they share what is computed of the conditions.

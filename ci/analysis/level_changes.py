@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import fmean, median
 
 from ci.analysis.changes import ChangePoint, SeriesFinding
@@ -107,7 +108,7 @@ class LevelChange:
         is_clean = not before.dirty and not after.dirty
         return is_clean and before.commit is not None and before.commit == after.commit
 
-    @property
+    @cached_property
     def judgement(self) -> Judgement:
         return judge_change(
             is_worse=self.is_worse,
@@ -127,7 +128,7 @@ class Shift:
     changes: tuple[LevelChange, ...]
     """The change of the most specific stage first."""
 
-    @property
+    @cached_property
     def headline(self) -> LevelChange:
         """The first open regression; else the first rise; else the most specific change."""
         return min(self.changes, key=lambda it: (not it.judgement.is_open, not it.is_rise))

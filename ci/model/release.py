@@ -31,7 +31,9 @@ Percent = Annotated[float, Field(ge=0, le=MOST_PERCENT)]
 
 
 class _StrictModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", defer_build=True, strict=True, allow_inf_nan=False
+    )
 
 
 class ReleaseRule(StrEnum):

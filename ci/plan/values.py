@@ -36,7 +36,9 @@ SHELL_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
 class Model(BaseModel):
     """Base of every configuration model: immutable, strictly typed, no unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", defer_build=True, strict=True, allow_inf_nan=False
+    )
 
 
 def expected_value(what: str, *at: str | int, known: Iterable[str] = ()) -> PydanticCustomError:

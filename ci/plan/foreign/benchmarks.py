@@ -20,6 +20,13 @@ LINKED = re.compile(r"target_link_libraries\(\s*([\w.-]+)\b[^)]*\bbenchmark::ben
 TEST_FILE = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
 RESULTS, BUILD = "bench.json", "build/bench"
 MOST_PROGRAMS = 200  # that are read
+# asv would clone the repository that its configuration names, and refuse a branch that is not there
+# or an environment that it cannot make. The copy names the sources and the Python that has them.
+ASV_CONFIG = (
+    "import os, sys, asv.util as u; c = u.load_json(sys.argv[1], js_comments=True);"
+    ' c |= dict(repo=os.getcwd(), dvcs="git", branches=["HEAD"], environment_type="existing");'
+    " u.write_json(sys.argv[2], c)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +63,18 @@ def _asv(files: ProjectFiles, listed: Sequence[str]) -> Benchmarks | None:
     for file in listed:
         path = PurePosixPath(file)
         if path.name == "asv.conf.json" and files.path(file):
-            config = f"--config {shlex.quote(file)}"
+            copy = (path.parent / "asv.ci.json").as_posix()
+            asv, config = "python -m asv", f"--config {shlex.quote(copy)} --machine ci"
             # asv keeps no result without a commit, and the copy of the sources may have none.
-            run = f"run {config} --machine ci --environment existing:python --set-commit-hash HEAD"
             commit = "git -c user.name=ci -c user.email=ci commit -q --allow-empty -m ci"
-            steps = ("git init -q .", commit, "python -m asv machine --yes --machine ci")
-            command = " && ".join((*steps, f"python -m asv {run}"))
+            steps = (
+                "git init -q .",
+                commit,
+                f"python -c {shlex.quote(ASV_CONFIG)} {shlex.quote(file)} {shlex.quote(copy)}",
+                f"{asv} machine {config} --yes",
+                f"{asv} run {config} --environment existing:python --set-commit-hash HEAD",
+            )
+            command = " && ".join(steps)
             folder = (path.parent / "results").as_posix()
             found = re.search(r'"results_dir"\s*:\s*"([\w./-]+)"', files.text(file))
             results = (path.parent / found[1]).as_posix() if found else folder

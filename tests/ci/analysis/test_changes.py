@@ -123,6 +123,18 @@ def test_many_series_are_corrected_together(monkeypatch: pytest.MonkeyPatch) -> 
     assert among.changes == ()
 
 
+@pytest.mark.parametrize(("seed", "row", "runs"), [(1, 912, 59), (3, 2261, 37), (4, 126, 55)])
+def test_the_largest_noise_of_thousands_of_series_is_no_alarm(
+    seed: int, row: int, runs: int
+) -> None:
+    """A search of 4,000 series, at any place and after each run, finds such steps by chance."""
+    values = 100 * np.random.default_rng(seed).normal(1, 0.03, (4000, 120))[row, :runs]
+    alone = analyze({row: values})[row]
+    among = analyze({row: values}, families=4000)[row]
+    assert [change.confirmed for change in alone.changes] == [True]
+    assert not any(change.confirmed for change in among.changes)
+
+
 def test_what_is_detectable_is_detected() -> None:
     found = 0
     for seed in SEEDS:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,8 +13,9 @@ import pytest
 
 from ci import cli
 from ci.errors import ExitCode
-from ci.plan.config import Config
+from ci.plan.config import Config, StageConfig
 from ci.plan.load import load_config
+from ci.util.process import run
 
 Output = pytest.CaptureFixture[str]
 
@@ -388,7 +391,7 @@ target_link_libraries(sum_bench PRIVATE sum benchmark::benchmark)
         ),
         (
             {"asv_bench/asv.conf.json": '{"version": 1}'},
-            "--config asv_bench/asv.conf.json --machine ci --environment existing:python",
+            "asv run --config asv_bench/asv.ci.json --machine ci --environment existing:python",
             "asv_bench/results",
         ),
         (
@@ -404,15 +407,50 @@ def test_benchmarks_are_a_stage_in_a_comment(
     """Without its signs of comments it is valid, in place of the keys that it names."""
     assert len(written(tmp_path, {"pyproject.toml": PYPROJECT, **files}).stages) == 2
     assert "note: benchmarks: " in capsys.readouterr().out
-    path = tmp_path / "ci.yaml"
+    bench = benchmark_stage(tmp_path / "ci.yaml")
+    assert command in bench.command
+    assert bench.benchmarks == results
+
+
+def benchmark_stage(path: Path) -> StageConfig:
+    """The stage for benchmarks, once the comment is no comment any more."""
     text = path.read_text(encoding="utf-8")
     kept = [it for it in text.splitlines() if not it.startswith(("install:", "test:", "# Bench"))]
     at = kept.index("# stages:")
     lines = [*kept[:at], *(it.removeprefix("# ") for it in kept[at:])]
     path.write_text("\n".join(lines), encoding="utf-8")
-    *_, bench = load_config(path).stages
-    assert command in bench.command
-    assert bench.benchmarks == results
+    return load_config(path).stages[-1]
+
+
+ASV = """\
+{
+    // asv takes comments
+    "version": 1,
+    "project": "tiny",
+    "repo": "https://tiny.invalid/tiny.git",
+    "branches": ["main"],
+    "environment_type": "conda",
+    "matrix": {"req": {"numpy": ["1.2"]}}
+}
+"""
+
+
+def test_asv_measures_the_sources_whatever_its_configuration_names(tmp_path: Path) -> None:
+    """Another repository, a branch that a checked out commit lacks, other environments."""
+    pytest.importorskip("asv")
+    files = {
+        "pyproject.toml": PYPROJECT,
+        "asv_bench/asv.conf.json": ASV,
+        "asv_bench/benchmarks/__init__.py": "",
+        "asv_bench/benchmarks/fast.py": "def time_sum(): sum(range(100))",
+    }
+    written(tmp_path, files)
+    bench = benchmark_stage(tmp_path / "ci.yaml")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"HOME": str(tmp_path), "PATH": path}
+    run(shlex.split(bench.command), cwd=tmp_path, environment=environment)
+    [measured] = (tmp_path / str(bench.benchmarks)).glob("ci/*-existing-*.json")
+    assert "fast.time_sum" in json.loads(measured.read_text())["results"]
 
 
 @pytest.mark.parametrize(
