@@ -17,7 +17,7 @@ def library(folder: Path, *functions: str) -> bytes:
 
 def compiled(folder: Path, text: str, *options: str) -> bytes:
     """A library of these lines of C."""
-    command = ("cc", "-shared", *options, "-x", "c", "-", "-o", folder / "tiny.so")
+    command = ("cc", "-shared", *options, "-x", "c", "-", "-o", str(folder / "tiny.so"))
     subprocess.run(command, input=text, check=True, text=True)
     return (folder / "tiny.so").read_bytes()
 
