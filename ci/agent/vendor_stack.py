@@ -16,7 +16,7 @@ from ci.agent.user import StageUser
 from ci.protocol.agent_files import SYMBOLS
 from ci.util.lines import parse_object
 
-# What SDKs have in their folder: CUDA's version.json, CANN's version.info, MACA's Version.txt.
+# What SDKs have in their folder: CUDA's version.json, Ascend's version.info, MetaX's Version.txt.
 _VERSION_FILE = re.compile(r"version\.(json|txt|cfg|info)", re.IGNORECASE)
 LARGEST_VERSION_FILE = 1 << 16  # bytes; CUDA's has 3,000
 MOST_VERSIONS = 50

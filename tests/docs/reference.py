@@ -65,6 +65,10 @@ PLATFORM_FILES: Mapping[str, str] = {
     " per line. Times and exit codes come from it.",
     "events.jsonl": "The agent's own file of the same events.",
     "environment.json": "Machine, compilers, tools, packages, devices.",
+    "pylock.toml": "[Lock](../validate-a-release.md#locks) of the installed packages (PEP 751).",
+    "stack.json": "[Lock](../validate-a-release.md#locks) of the image, the SDK, the driver, torch"
+    " and the libraries.",
+    "symbols.json": "The symbols that the compiled project needs, by the library that has them.",
     "pytest.jsonl": "Report of every test (pytest-reportlog). Counts and verdict come from it.",
     "pytest.rerun-N.jsonl": "The same for the N-th rerun of failed tests.",
     "junit.xml": "pytest's JUnit report.",

@@ -5,7 +5,11 @@ The tests build small bases from the offline one: a package is its metadata, an 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -153,6 +157,10 @@ def vendor_base(site: Site) -> str:
 
 # As old a pip as that of Ubuntu 22.04, on which many vendors build.
 REQUIREMENTS = "iniconfig\ntorch>=2.4\nnumpy\npip==22.0.2\n"
+PYPI_SIX = (
+    "https://files.pythonhosted.org/packages/b7/ce/149a00dd41f10bc29e5921b496af8b574d8413afcd5e30d"
+    "fa0ed46c2cc5e/six-1.17.0-py2.py3-none-any.whl"
+)
 # A project whose build prints which packages it sees.
 BUILD = """\
 mkdir /tmp/project && cd /tmp/project
@@ -189,6 +197,40 @@ def test_two_platforms_at_once_make_their_layers_once(
 def layers(image: Image) -> list[str]:
     found: list[str] = image.attrs["RootFS"]["Layers"]
     return found
+
+
+def test_the_image_knows_the_files_that_pip_installed(
+    site: Site, both: list[tuple[RunPlan, ImageFacts]]
+) -> None:
+    """For the lock of a run: the vendor's own packages have none."""
+    shown = site.run(both[0][0], "cat /opt/venv/pip-report.json")
+    found = {it["metadata"]["name"]: it["download_info"] for it in json.loads(shown)["install"]}
+    assert {"iniconfig", "pip"} <= found.keys()
+    assert found.keys().isdisjoint({"torch", "numpy"})
+    assert all(len(it["archive_info"]["hashes"]["sha256"]) == 64 for it in found.values())
+
+
+def test_an_environment_of_a_lock(site: Site) -> None:
+    """Only pip's name of the file makes it a lock."""
+    files = site.folder / "files"
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "six==1.17.0"]
+    subprocess.run([*pip, "--dest", str(files)], check=True)
+    [wheel] = files.iterdir()
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    address = PYPI_SIX
+    lock = f"""\
+lock-version = "1.0"
+created-by = "test"
+[[packages]]
+name = "six"
+version = "1.17.0"
+[[packages.wheels]]
+url = "{address}"
+hashes = {{ sha256 = "{digest}" }}
+"""
+    plan = site.plan("metax", site.base("locked", VENDOR, FAKE_PACKAGES), lock)
+    site.prepare(plan)
+    assert site.run(plan, "python -c 'import six; print(six.__version__)'") == "1.17.0\n"
 
 
 def test_a_torch_of_the_vendors_is_kept(site: Site, both: list[tuple[RunPlan, ImageFacts]]) -> None:

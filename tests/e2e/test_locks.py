@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ci.analysis.comparison import stack_changes
 from ci.facts.package_lock import read_lock
+from ci.facts.stack import stack_changes
 from ci.model.plan import DistributionPlan
 from ci.model.results import PlatformResult
 from ci.protocol.stage_kind import StageKind
@@ -98,7 +98,8 @@ def test_a_run_of_the_lock_of_another(tmp_path: Path) -> None:
     assert (tmp_path / "second" / "results" / "pylock.toml").read_text() == text
     assert "differ from the lock" not in str(second.notes)
     folders = [tmp_path / "first", tmp_path / "second"]
-    renamed = [it.model_copy(update={"platform": "results"}) for it in (first, second)]
-    [change] = [it for it in stack_changes(*renamed, folders) if "symbols" in it.component]
+    before, after = (it.model_copy(update={"platform": "results"}) for it in (first, second))
+    found = stack_changes(before, after, folders)
+    [change] = [it for it in found if "symbols" in it.component]
     assert change.before == "1"
     assert change.after == "1 (added: adler32; removed: crc32)"

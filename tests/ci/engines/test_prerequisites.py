@@ -167,6 +167,8 @@ def test_the_headers_are_those_of_the_chosen_python(tmp_path: Path, programs: Pa
         ("torch[opt]==2.13.0", True),
         ("torch @ https://mirror.example/torch.whl", True),
         ("https://mirror.example/whl/torch-2.13.0-cp312.whl", True),
+        ('[[packages]]\nname = "torch"\nversion = "2.13.0"\n', True),
+        ('[[packages]]\nname = "torchvision"\n', False),
         ("# torch", False),
         ("torchvision\ntorch-npu\ntorch_mlu\ntorch.extra", False),
         ("--extra-index-url https://download.pytorch.org/whl/cpu", False),
