@@ -156,6 +156,19 @@ def _blamed(test: str, message: str | None, cells: Quadrants[Sequence[CellRun]])
     return BlamedTest(test=test, fault=fault, outcomes=outcomes, message=message)
 
 
+def newly_skipped(cells: Quadrants[Sequence[CellRun]]) -> list[str]:
+    """Return the tests that passed with neither change, and that both changes together skip.
+
+    They have no fault, as nothing failed, but nothing tested them either.
+    """
+    passed = dict.fromkeys(
+        test for run in cells.old for test, outcome in run.outcomes.items() if outcome.good
+    )
+    skipped = CellOutcome.SKIPPED
+    ends = ((test, combine_outcomes([run.outcome(test) for run in cells.new])) for test in passed)
+    return [test for test, end in ends if end is skipped]
+
+
 def combine_outcomes(outcomes: Sequence[CellOutcome]) -> CellOutcome:
     """Combine the outcomes of a test in several runs of one cell."""
     decisive = {it for it in outcomes if it.is_decisive}

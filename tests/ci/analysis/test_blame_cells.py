@@ -16,8 +16,10 @@ from ci.analysis.blame import (
     blame_tests,
     combine_outcomes,
     judge_cells,
+    newly_skipped,
 )
 from ci.model.outcomes import Outcome
+from ci.report.blame_report import BlameReport
 
 P, F = CellOutcome.PASSED, CellOutcome.FAILED
 MISSING = CellOutcome.MISSING
@@ -154,6 +156,27 @@ def test_a_suite_that_fails_without_a_failing_test() -> None:
     assert (run().failed, run(passed=False).failed) == ([], [SUITE])
     assert run(built=False).failed == [BUILD]
     assert run(None, ended_in=frozenset({"a.py::test"})).failed == ["a.py::test"]
+
+
+def test_what_is_skipped_since_has_no_fault_and_is_counted() -> None:
+    names = ("a.py::now", "a.py::always", "a.py::fails", "a.py::gone")
+    skip, good, bad = Outcome.SKIPPED, Outcome.PASSED, Outcome.FAILED
+    old = run(outcomes=dict(zip(names, (good, skip, good, good), strict=True)))
+    new = run(outcomes=dict(zip(names[:-1], (skip, skip, bad), strict=True)))
+    cells = Quadrants(old=[old], new_library=[old], new_environment=[old], new=[new])
+    assert newly_skipped(cells) == ["a.py::now"]
+    report = BlameReport(
+        platform="cpu",
+        commits=("1" * 40, "2" * 40),
+        environments=("torch==1", "torch==2"),
+        tests=blame_tests(cells),
+        cells=cells,
+        changes=(),
+    )
+    page = report.markdown()
+    assert "1 test that passed with neither change is skipped with both, such as a.py::now" in page
+    assert "no difference between the environments was recorded" in page
+    assert report.data()["newly_skipped"] == ["a.py::now"]
 
 
 def test_a_build_that_fails_hides_its_tests() -> None:
