@@ -94,6 +94,8 @@ class CellRun:
     """Tests in which the process ended."""
     recovered: AbstractSet[str] = frozenset()
     """Tests that failed, and passed when the run repeated them."""
+    broke_contract: bool = False
+    """Whether the suite broke its contract, other than by these failures."""
 
     @property
     def failed(self) -> list[str]:
@@ -102,7 +104,8 @@ class CellRun:
             return [BUILD]
         bad = [test for test, outcome in self.outcomes.items() if outcome.bad]
         bad += sorted(self.ended_in - {*bad})
-        return bad if bad or self.passed else [SUITE]
+        is_bad_suite = self.broke_contract or not (bad or self.passed)
+        return [*bad, SUITE] if is_bad_suite else bad
 
     def outcome(self, test: str) -> CellOutcome:
         """How a test, a file of tests, the build or the suite ended."""
@@ -112,8 +115,9 @@ class CellRun:
         if self.built is False:
             return CellOutcome.NOT_BUILT
         if test == SUITE:
-            other = CellOutcome.FAILED if self.failed == [SUITE] else CellOutcome.NOT_RUN
-            return CellOutcome.PASSED if self.passed else other
+            if SUITE in self.failed:
+                return CellOutcome.FAILED
+            return CellOutcome.PASSED if self.passed or self.complete else CellOutcome.NOT_RUN
         if test in self.recovered:
             return CellOutcome.UNSTABLE
         file = test.partition("::")[0]
