@@ -15,7 +15,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from sigstore import dsse
@@ -112,17 +111,20 @@ def test_what_is_no_bundle_is_refused(text: str) -> None:
 def token(**claims: object) -> str:
     now = int(time.time())
     known = {"aud": "sigstore", "sub": "me", "iss": "https://ci.example.com"}
-    return jwt.encode({**known, "iat": now, "exp": now + 60, **claims}, "k" * 32)
+    parts = ({"alg": "none"}, {**known, "iat": now, "exp": now + 60, **claims})
+    encoded = (base64.urlsafe_b64encode(json.dumps(it).encode()) for it in parts)
+    return b".".join((*encoded, b"")).decode().replace("=", "")  # nothing here checks a signature
 
 
 @pytest.mark.parametrize(
-    "environ", [{}, {TOKEN_VARIABLE: ""}, {TOKEN_VARIABLE: "no"}, {TOKEN_VARIABLE: token(exp=1)}]
+    "environ",
+    [{}, {TOKEN_VARIABLE: ""}, {TOKEN_VARIABLE: "a secret"}, {TOKEN_VARIABLE: token(exp=1)}],
 )
 def test_without_an_identity_nothing_is_requested(environ: dict[str, str]) -> None:
     with pytest.raises(InfrastructureError, match=r"got no (valid )?identity token") as error:
         keyless.request_signer(keyless.read_trust(TRUST), environ)
     assert "id-token: write" in str(error.value.remedy)
-    assert environ.get(TOKEN_VARIABLE) in ("", "no", None) or token()[:9] not in str(error.value)
+    assert (environ.get(TOKEN_VARIABLE) or "secret") not in str(error.value)
 
 
 def test_other_programs_do_not_get_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
