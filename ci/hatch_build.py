@@ -14,7 +14,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PROJECT = REPOSITORY / "pyproject.toml"
-EXTRAS = ("attest", "capacity", "devices", "otel", "parquet", "postgresql", "ray")
+EXTRAS = ("attest", "capacity", "devices", "otel", "parquet", "postgresql", "ray", "sigstore")
 # Their places in the package, where ci/util/files.py finds them.
 TAKEN = {"docker": "recipes", "LICENSE": "LICENSE"}
 

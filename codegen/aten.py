@@ -61,6 +61,11 @@ def find_torch(root: Path | None = None) -> Torch:
     found = {}
     for name in ("torch", "torchgen"):
         spec = importlib.machinery.PathFinder.find_spec(name, [str(root)] if root else None)
+        if spec is not None and spec.origin and not spec.submodule_search_locations:
+            raise GenerationError(
+                f"{name} in {root or sys.executable}: got the file {spec.origin}, expected a "
+                "package. Rename the file, or pass --torch-root SITE_PACKAGES"
+            )
         if spec is None or not spec.submodule_search_locations:
             raise GenerationError(
                 f"no {name} in {root or sys.executable}; expected torch to be installed. "

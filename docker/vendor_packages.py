@@ -44,7 +44,12 @@ def find() -> None:
 
 
 def has_torch() -> None:
-    if util.find_spec("torch") is None:
+    """Exit with 1 if there is none.
+
+    A folder that an uninstallation left is no torch, though Python finds a namespace package.
+    """
+    spec = util.find_spec("torch")
+    if spec is None or spec.origin in (None, "namespace"):  # the latter before Python 3.7
         sys.exit(1)
     print(sys.executable)
 

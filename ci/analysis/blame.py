@@ -94,6 +94,8 @@ class CellRun:
     """Tests in which the process ended."""
     recovered: AbstractSet[str] = frozenset()
     """Tests that failed, and passed when the run repeated them."""
+    broke_contract: bool = False
+    """Whether the suite broke its contract, other than by these failures."""
 
     @property
     def failed(self) -> list[str]:
@@ -102,7 +104,8 @@ class CellRun:
             return [BUILD]
         bad = [test for test, outcome in self.outcomes.items() if outcome.bad]
         bad += sorted(self.ended_in - {*bad})
-        return bad if bad or self.passed else [SUITE]
+        is_bad_suite = self.broke_contract or not (bad or self.passed)
+        return [*bad, SUITE] if is_bad_suite else bad
 
     def outcome(self, test: str) -> CellOutcome:
         """How a test, a file of tests, the build or the suite ended."""
@@ -112,8 +115,9 @@ class CellRun:
         if self.built is False:
             return CellOutcome.NOT_BUILT
         if test == SUITE:
-            other = CellOutcome.FAILED if self.failed == [SUITE] else CellOutcome.NOT_RUN
-            return CellOutcome.PASSED if self.passed else other
+            if SUITE in self.failed:
+                return CellOutcome.FAILED
+            return CellOutcome.PASSED if self.passed or self.complete else CellOutcome.NOT_RUN
         if test in self.recovered:
             return CellOutcome.UNSTABLE
         file = test.partition("::")[0]
@@ -154,6 +158,19 @@ def _blamed(test: str, message: str | None, cells: Quadrants[Sequence[CellRun]])
     )
     fault = Fault.ENVIRONMENT if _follows_machine(found) else judge_cells(outcomes)
     return BlamedTest(test=test, fault=fault, outcomes=outcomes, message=message)
+
+
+def newly_skipped(cells: Quadrants[Sequence[CellRun]]) -> list[str]:
+    """Return the tests that passed with neither change, and that both changes together skip.
+
+    They have no fault, as nothing failed, but nothing tested them either.
+    """
+    passed = dict.fromkeys(
+        test for run in cells.old for test, outcome in run.outcomes.items() if outcome.good
+    )
+    skipped = CellOutcome.SKIPPED
+    ends = ((test, combine_outcomes([run.outcome(test) for run in cells.new])) for test in passed)
+    return [test for test, end in ends if end is skipped]
 
 
 def combine_outcomes(outcomes: Sequence[CellOutcome]) -> CellOutcome:

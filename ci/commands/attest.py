@@ -6,8 +6,10 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,23 +20,29 @@ from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.proof.statements import (
     PROGRAM_URI,
     BuildProvenance,
+    SignedFiles,
     StatedTests,
     VerificationSummary,
 )
-from ci.proof.verification import Demands, StatementSet, find_run_folder, verify
-from ci.proof.writing import BUNDLE_FILE, read_named_decision, write_statements
+from ci.proof.verification import (
+    Demands,
+    SignatureCheck,
+    StatementSet,
+    find_run_folder,
+    verify,
+)
+from ci.proof.writing import Signing, read_named_decision, write_statements
 from ci.store.folder import ATTESTATIONS, RESULTS_FILE, lock_run
 from ci.store.rows import LATEST
 from ci.util.invocation import command
+from ci.util.process import TOKEN_VARIABLE
 from ci.util.terminal import show, show_error
 from ci.util.text import counted, near_match
 
 STATEMENTS = "statements"  # folder of unsigned ones
 MOST_FAULTS = 20  # that are shown
-PACKAGE_REMEDY = (
-    "Install it: pip install 'securesystemslib[crypto]~=1.6' (the dependency group `attest` of"
-    " pyproject.toml)."
-)
+KEY_PACKAGE = "securesystemslib[crypto]~=1.6"  # of the dependency group attest
+SIGSTORE_PACKAGE = "sigstore~=4.5"  # of the dependency group sigstore
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -42,9 +50,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write in-toto statements about a run: the test result of each platform, the SLSA"
         " provenance of each wheel and source distribution that it built, and with --decision the"
-        " verdict of the gate. With --key they are signed: attestations, one file each, and a"
-        " bundle. With --verify, check attestations and every file that they name instead: exit"
-        " code 1 if one was changed or is missing, or if what they attest is no pass."
+        " verdict of the gate. With --key or --sigstore they are signed: attestations, one file"
+        " each, and a bundle. With --verify, check attestations and every file that they name"
+        " instead: exit code 1 if one was changed or is missing, or if what they attest is no pass."
     )
     parser.add_argument(
         "run",
@@ -61,12 +69,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " file. $INFINI_CI_KEY_PASSPHRASE has the passphrase of a private key; without it, a"
         " terminal is asked",
     )
+    _add_sigstore(parser)
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FOLDER",
         help="folder to write to, in which earlier statements are replaced (default:"
-        f" `{ATTESTATIONS}` in the folder of the run; `{STATEMENTS}` without --key)",
+        f" `{ATTESTATIONS}` in the folder of the run; `{STATEMENTS}` for unsigned ones)",
     )
     parser.add_argument(
         "--decision",
@@ -98,6 +107,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
 
 
+def _add_sigstore(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sigstore",
+        action="store_true",
+        help="sign with Sigstore in place of a key, as the identity of this CI job, or of the token"
+        f" in ${TOKEN_VARIABLE}. It becomes public in Sigstore's log",
+    )
+    parser.add_argument(
+        "--signer",
+        metavar="IDENTITY",
+        help="with --verify, in place of --key: who must have signed with Sigstore, such as an"
+        " email address or the URL of a workflow",
+    )
+    parser.add_argument(
+        "--issuer",
+        metavar="URL",
+        help="with --signer, the OpenID Connect provider that must have issued its token",
+    )
+    parser.add_argument(
+        "--trust-config",
+        type=Path,
+        metavar="FILE",
+        help="services and root certificates of your site's own Sigstore, as a ClientTrustConfig in"
+        " JSON (default: the public instance)",
+    )
+
+
 def _uri(text: str) -> str:
     """An argparse type for a URI."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[!-~]{1,500}", text):
@@ -111,26 +147,51 @@ def execute(options: argparse.Namespace) -> int:
     if options.config and not options.verify:
         message = "--config: got no --verify: a decision is made by `gate`"
         raise UsageError(message, remedy="Leave out --config, or add --verify.")
+    _check_combination(options)
     return _verify(options) if options.verify else _attest(options)
+
+
+def _check_combination(options: argparse.Namespace) -> None:
+    """Raise ``UsageError`` unless one thing signs, or one thing verifies."""
+    is_sigstore = options.sigstore or options.signer or options.issuer
+    if options.key and is_sigstore:
+        message = "attest: got --key and Sigstore's options, expected one kind of signatures"
+        raise UsageError(message, remedy="Call it twice: the files have different names.")
+    if options.trust_config and not is_sigstore:
+        message = "--trust-config: got no --sigstore, and no --signer to verify"
+        raise UsageError(message, remedy="Add it, or leave out --trust-config.")
+    if not options.verify and (options.signer or options.issuer):
+        message = "attest: got --signer or --issuer without --verify: the token names who signs"
+        raise UsageError(message, remedy="To sign, use --sigstore alone.")
+    if options.verify and is_sigstore and not (options.signer and options.issuer):
+        message = "attest --verify: got not both --signer and --issuer, expected who must have"
+        remedy = "Add them, such as: --signer me@example.com --issuer https://accounts.google.com"
+        raise UsageError(f"{message} signed, and by whose token", remedy=remedy)
 
 
 def _attest(options: argparse.Namespace) -> int:
     folder = _run_folder(options.results, options.run or LATEST)
-    sign, key_id = None, None
+    signing, key_id = None, None
     if options.key:
-        with _needs_packages():
+        with _needs_packages(KEY_PACKAGE):
             from ci.proof import keys
-        signer = keys.load_signer(options.key, os.environ)
-        sign, key_id = partial(keys.sign, signer=signer), signer.public_key.keyid
+        key_signer = keys.load_signer(options.key, os.environ)
+        sign, key_id = partial(keys.sign, signer=key_signer), key_signer.public_key.keyid
+        signing = Signing(sign=sign, files=SignedFiles.KEY)
+    elif options.sigstore:
+        with _needs_packages(SIGSTORE_PACKAGE):
+            from ci.proof import keyless
+        signer = keyless.request_signer(keyless.read_trust(options.trust_config), os.environ)
+        signing = Signing(sign=partial(keyless.sign, signer=signer), files=SignedFiles.SIGSTORE)
     decision = read_named_decision(options.decision) if options.decision else None
-    output = options.output or folder / (ATTESTATIONS if sign else STATEMENTS)
+    output = options.output or folder / (ATTESTATIONS if signing else STATEMENTS)
     with lock_run(folder):
         written = write_statements(
             folder,
             output,
             identity=options.identity,
             decision=decision,
-            sign=sign,
+            signing=signing,
         )
     if options.format == "json":
         files = [str(path) for path in written]
@@ -138,9 +199,11 @@ def _attest(options: argparse.Namespace) -> int:
         return ExitCode.PASSED
     for path in written:
         show(str(path))
-    if sign:
+    if signing:
         count = counted(len(written) - 1, "attestation")
-        show(f"{count} of run {folder.name}, signed with the key {key_id}; {BUNDLE_FILE} has all")
+        means = f"the key {key_id}" if key_id else "Sigstore"
+        bundle = signing.files.bundle_file
+        show(f"{count} of run {folder.name}, signed with {means}; {bundle} has all")
     else:
         count = counted(len(written), "unsigned statement")
         show(f"{count} of run {folder.name}: anyone can change them, so they prove nothing.")
@@ -158,34 +221,64 @@ def _run_folder(results: Path, run: str) -> Path:
 
 
 @contextmanager
-def _needs_packages() -> Iterator[None]:
+def _needs_packages(requirement: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
         message = f"attest: the package {(error.name or '').partition('.')[0]} is not installed"
-        raise InfrastructureError(message, remedy=PACKAGE_REMEDY) from None
+        remedy = f"Install it: pip install {shlex.quote(requirement)}"
+        raise InfrastructureError(message, remedy=remedy) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Signatory:
+    """Who must have signed: in a message, in JSON, and how it is checked."""
+
+    text: str
+    document: Mapping[str, str]
+    check: SignatureCheck
+
+
+def _signatory(options: argparse.Namespace) -> _Signatory:
+    if options.signer:
+        with _needs_packages(SIGSTORE_PACKAGE):
+            from ci.proof import keyless
+        trust = keyless.read_trust(options.trust_config)
+        open_bundle = keyless.bundle_opener(trust, options.signer, options.issuer)
+        return _Signatory(
+            text=f"as {options.signer} of {options.issuer}",
+            document={"signer": options.signer, "issuer": options.issuer},
+            check=SignatureCheck(files=SignedFiles.SIGSTORE, open_envelope=open_bundle),
+        )
+    if options.key is None:
+        message = "attest --verify: got no --key, expected the public key of those who sign"
+        remedy = "Add it: --key KEY.pub. For Sigstore's signatures: --signer IDENTITY --issuer URL"
+        raise UsageError(message, remedy=remedy)
+    with _needs_packages(KEY_PACKAGE):
+        from ci.proof import keys
+    key = keys.load_public_key(options.key)
+    open_envelope = partial(keys.open_envelope, key=key)
+    return _Signatory(
+        text=f"with the key {key.keyid}",
+        document={"key": key.keyid},
+        check=SignatureCheck(files=SignedFiles.KEY, open_envelope=open_envelope),
+    )
 
 
 def _verify(options: argparse.Namespace) -> int:
-    if options.key is None:
-        message = "attest --verify: got no --key, expected the public key of those who sign"
-        raise UsageError(message, remedy="Add it: --key KEY.pub")
     if options.output or options.decision:
         raise UsageError("attest --verify: cannot be combined with --output or --decision")
-    with _needs_packages():
-        from ci.proof import keys
-    key = keys.load_public_key(options.key)
+    signatory = _signatory(options)
     if options.run:
         folder = _run_folder(options.results, options.run)
     else:
         folder = find_run_folder(options.verify)
     today = datetime.now(UTC).date()
-    open_envelope = partial(keys.open_envelope, key=key)
     demands = _demands(options.config) if options.config else None
-    found = verify(options.verify, folder, open_envelope, today, demands)
+    found = verify(options.verify, folder, signatory.check, today, demands)
     code = ExitCode.PRODUCT_FAILURE if found.faults else ExitCode.PASSED
     if options.format == "json":
-        show(json.dumps(_document(found, key.keyid), indent=2))
+        show(json.dumps(_document(found, signatory.document), indent=2))
         return code
     for fault in found.faults[:MOST_FAULTS]:
         show_error(f"attest --verify: {fault}")
@@ -197,7 +290,7 @@ def _verify(options: argparse.Namespace) -> int:
     _show_verified(found)
     count = counted(len(found.statements), "attestation")
     run = found.run.run_id if found.run else ""
-    show(f"{count} of run {run} verified, signed with the key {key.keyid}")
+    show(f"{count} of run {run} verified, signed {signatory.text}")
     return code
 
 
@@ -208,13 +301,13 @@ def _demands(path: Path) -> Demands:
     return Demands(path=path, policy=keeper.policy, waivers=keeper.waivers)
 
 
-def _document(found: StatementSet, key_id: str) -> dict[str, object]:
+def _document(found: StatementSet, signatory: Mapping[str, str]) -> dict[str, object]:
     """The outcome of a verification; without one that holds, no statement is quoted."""
     tests = {} if found.faults else {of.platform: it.result for of, it in found.of(StatedTests)}
     summaries = [] if found.faults else [it for _, it in found.of(VerificationSummary)]
     return {
         "run_id": found.run.run_id if found.run and not found.faults else None,
-        "key": key_id,
+        **signatory,
         "verified": not found.faults,
         "errors": found.faults,
         "platforms": tests,

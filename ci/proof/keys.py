@@ -33,12 +33,11 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 
 from ci.errors import InfrastructureError, UsageError
 from ci.model.results import describe_faults
-from ci.proof.statements import canonical
+from ci.proof.statements import PAYLOAD_TYPE, canonical
 from ci.util.lines import parse_object
 from ci.util.process import PASSPHRASE_VARIABLE
 from ci.util.text import os_reason
 
-PAYLOAD_TYPE = "application/vnd.in-toto+json"
 LARGEST_KEY = 1 << 16  # bytes; an ed25519 key has 400
 MOST_SIGNATURES = 16
 OTHERS = stat.S_IRWXG | stat.S_IRWXO

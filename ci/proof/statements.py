@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_serializer
@@ -27,12 +27,40 @@ from ci.model.results import describe_faults
 from ci.util.lines import parse_object
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"  # of an envelope
 SLSA_VERSION = "1.2"
 PROGRAM_URI = "pkg:generic/infini-ci"  # a package URL: the program has no address of its own
 BUILD_TYPE = f"{PROGRAM_URI}#distribution/v1"
 DECISION_FIELD = f"{PROGRAM_URI}#decision/v1"  # names of additional fields have to be URIs
 PLATFORM, DECIDED = "platform", "decided"  # annotations of results.json
 GATE_PASSED = "RELEASE_GATE_PASSED"  # levels of our own must not begin with SLSA_
+
+
+class SignedFiles(Enum):
+    """How signed files are named, by what signs them. A folder can have both kinds."""
+
+    KEY = (".json", ".intoto.jsonl")
+    SIGSTORE = (".sigstore.json", ".sigstore.jsonl")
+
+    @property
+    def end(self) -> str:
+        """That of the name of a file with one statement."""
+        return self.value[0]
+
+    @property
+    def bundle_end(self) -> str:
+        """That of the name of a file with all of them, one in each line."""
+        return self.value[1]
+
+    @property
+    def bundle_file(self) -> str:
+        """What `attest` writes all of them to."""
+        return f"attestations{self.bundle_end}"
+
+    def has(self, name: str) -> bool:
+        """Whether a file of this name is one of them."""
+        kinds = (SignedFiles.SIGSTORE, SignedFiles.KEY)  # the longer end first
+        return next((it for it in kinds if name.endswith(it.value)), None) is self
 
 
 class _StatementPart(BaseModel):

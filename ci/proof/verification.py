@@ -20,6 +20,7 @@ from ci.proof.statements import (
     DigestSet,
     Predicate,
     ResourceDescriptor,
+    SignedFiles,
     StatedResult,
     StatedTests,
     Statement,
@@ -30,15 +31,21 @@ from ci.proof.statements import (
 from ci.store.folder import ATTESTATIONS, RESULTS_FILE, read_results
 from ci.util.text import join_names, os_reason, shorten
 
-ENVELOPE_END, BUNDLE_END = ".json", ".intoto.jsonl"
 LARGEST_ENVELOPES = 1 << 26  # bytes of a file; 100,000 tests with long names have 20 million
 MOST_ENVELOPES = 10_000  # of a folder or bundle: seven platforms with 100 wheels each have 1,400
 LONGEST_VALUE = 100  # characters of a key of ci.yaml
 UNREADABLE = (errno.EACCES, errno.EPERM, errno.EIO)  # proves nothing about a file
 
 KnownPredicate = TypeVar("KnownPredicate", bound=Predicate)
-OpenEnvelope = Callable[[str], bytes]
-"""Returns the payload of an envelope; raises ``ValueError`` without a valid signature."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignatureCheck:
+    """What signed the files that are verified."""
+
+    files: SignedFiles
+    open_envelope: Callable[[str], bytes]
+    """Returns the payload of an envelope; raises ``ValueError`` without a valid signature."""
 
 
 @dataclass(kw_only=True)
@@ -54,14 +61,14 @@ class StatementSet:
     digests: set[str] = field(default_factory=set)
     """Of the envelopes. A folder has each one in a file and in the bundle."""
 
-    def add(self, where: Path, text: str, open_envelope: OpenEnvelope) -> None:
+    def add(self, where: Path, text: str, check: SignatureCheck) -> None:
         """Open an envelope, unless it is a copy of another one."""
         digest = envelope_digest(text)
         if digest in self.digests:
             return
         self.digests.add(digest)
         try:
-            self.statements.append(parse_statement(open_envelope(text)))
+            self.statements.append(parse_statement(check.open_envelope(text)))
         except ValueError as error:
             self.faults.append(f"{where}: {error}")
 
@@ -120,7 +127,7 @@ def _shown(value: object) -> str:
 def verify(
     path: Path,
     folder: Path,
-    open_envelope: OpenEnvelope,
+    check: SignatureCheck,
     today: date,
     demands: Demands | None = None,
 ) -> StatementSet:
@@ -129,7 +136,7 @@ def verify(
     With ``demands``, there must be a decision that demanded just these.
     Raises ``UsageError`` if there are none, ``InfrastructureError`` if something cannot be read.
     """
-    found = _read_envelopes(path, open_envelope)
+    found = _read_envelopes(path, check)
     if not found.faults:
         digests = _FileDigests(folder)
         faults = [fault for it in found.statements for fault in _file_faults(it, digests)]
@@ -141,27 +148,28 @@ def verify(
     return found
 
 
-def _read_envelopes(path: Path, open_envelope: OpenEnvelope) -> StatementSet:
+def _read_envelopes(path: Path, check: SignatureCheck) -> StatementSet:
     if path.is_dir():
         folder = path / ATTESTATIONS if (path / RESULTS_FILE).exists() else path
-        names = (ENVELOPE_END, BUNDLE_END)
         present = folder.iterdir() if folder.is_dir() else ()
-        files = sorted(it for it in present if it.name.endswith(names))
+        files = sorted(it for it in present if check.files.has(it.name))
     else:
         files = [path] if path.exists() else []
     if not files:
-        remedy = "Name a folder or file that `attest RUN --key KEY` has written."
+        asked = "--key KEY" if check.files is SignedFiles.KEY else "--sigstore"
+        remedy = f"Name a folder or file that `attest RUN {asked}` has written."
         raise UsageError(f"attest --verify: {path}: got no attestations", remedy=remedy)
-    found = StatementSet(is_whole=path.is_dir() or path.name.endswith(BUNDLE_END))
-    for number, (file, text) in enumerate(_envelopes_of(files)):
+    bundle_end = check.files.bundle_end
+    found = StatementSet(is_whole=path.is_dir() or path.name.endswith(bundle_end))
+    for number, (file, text) in enumerate(_envelopes_of(files, bundle_end)):
         if number == MOST_ENVELOPES:
             found.faults.append(f"{path}: got more than {MOST_ENVELOPES:,} attestations")
             break
-        found.add(file, text, open_envelope)
+        found.add(file, text, check)
     return found
 
 
-def _envelopes_of(files: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+def _envelopes_of(files: Sequence[Path], bundle_end: str) -> Iterator[tuple[Path, str]]:
     """The files with the text of each envelope: one, or one in each line of a bundle."""
     for path in files:
         try:
@@ -177,7 +185,7 @@ def _envelopes_of(files: Sequence[Path]) -> Iterator[tuple[Path, str]]:
         text = content.decode(errors="surrogateescape")
         # Where the last end of a line is missing, an additional one makes it another text.
         body = text.removesuffix("\n") if text.endswith("\n") else f"{text}\n"
-        for line in body.split("\n") if path.name.endswith(BUNDLE_END) else [body]:
+        for line in body.split("\n") if path.name.endswith(bundle_end) else [body]:
             yield path, line
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from ci.errors import InfrastructureError
@@ -15,13 +16,20 @@ from ci.proof.run_statements import (
     run_statements,
     summary_statement,
 )
-from ci.proof.statements import envelope_digest
+from ci.proof.statements import SignedFiles, envelope_digest
 from ci.store.folder import make_folder, read_decision
 from ci.util.files import write_atomically
 from ci.util.text import os_reason
 
-BUNDLE_FILE = "attestations.intoto.jsonl"
-WRITTEN = (PROVENANCE_SUFFIX, SUMMARY_FILE, TESTS_SUFFIX, BUNDLE_FILE)  # ends of names
+WRITTEN = (PROVENANCE_SUFFIX, SUMMARY_FILE, TESTS_SUFFIX)  # ends of names, if a key signs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signing:
+    """What signs statements, and how their files are named."""
+
+    sign: Callable[[bytes], str]
+    files: SignedFiles
 
 
 def write_statements(
@@ -30,34 +38,41 @@ def write_statements(
     *,
     identity: str,
     decision: Decision | None,
-    sign: Callable[[bytes], str] | None,
+    signing: Signing | None,
 ) -> list[Path]:
     """Write each statement about the run in ``folder``, signed if it can be; return the files.
 
-    Signed ones are also written together, as a bundle. Files of an earlier call are replaced.
+    Signed ones are also written together, as a bundle. Files of an earlier call are replaced, but
+    those that something else has signed.
     """
+    files = signing.files if signing else SignedFiles.KEY
     evidence = read_evidence(folder)
     texts = {}
     made = run_statements(evidence, identity, decided=decision is not None)
     for name, statement in made.items():
-        texts[name] = _text(statement.to_json(), sign)
+        texts[_named(name, files)] = _text(statement.to_json(), signing)
     if decision is not None:
         inputs = {it: envelope_digest(text) for it, text in texts.items()}
         summary = summary_statement(evidence, decision, inputs, identity)
-        texts[SUMMARY_FILE] = _text(summary.to_json(), sign)
-    if sign is not None:
-        texts[BUNDLE_FILE] = "\n".join(texts.values())
+        texts[_named(SUMMARY_FILE, files)] = _text(summary.to_json(), signing)
+    if signing is not None:
+        texts[files.bundle_file] = "\n".join(texts.values())
     make_folder(output, "--output")
+    ends = (*(_named(it, files) for it in WRITTEN), files.bundle_file)
     for path in sorted(output.iterdir()):
-        if path.name.endswith(WRITTEN) and path.name not in texts:
+        if path.name.endswith(ends) and path.name not in texts:
             path.unlink()
     for name, text in texts.items():
         write_atomically(output / name, f"{text}\n")
     return [output / name for name in texts]
 
 
-def _text(statement: str, sign: Callable[[bytes], str] | None) -> str:
-    return sign(statement.encode()) if sign else statement
+def _named(name: str, files: SignedFiles) -> str:
+    return name.removesuffix(SignedFiles.KEY.end) + files.end
+
+
+def _text(statement: str, signing: Signing | None) -> str:
+    return signing.sign(statement.encode()) if signing else statement
 
 
 def read_named_decision(path: Path) -> Decision:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ci.analysis.blame import BlamedTest, CellRun, Fault, Quadrants
+from ci.analysis.blame import BlamedTest, CellRun, Fault, Quadrants, newly_skipped
 from ci.report.document import Document, Heading, Items, Report, Table
 from ci.util.text import commit_name, counted, join_names, shorten
 
@@ -66,11 +66,18 @@ class BlameReport(Report):
         old, new = map(commit_name, self.commits)
         yield f"library: {old} -> {new}; environment: {' -> '.join(self.environments)}"
         yield from self.changes
+        if self.cells.new_library and not self.changes:
+            # As of torch==2.13.0 and torch==2.13.0+cpu, for which pip may install the same.
+            yield "no difference between the environments was recorded"
         for fault in self.counts:
             yield f"{fault}: {MEANINGS[fault]}"
         for name, runs in self.cells.all.items():
             if runs:
                 yield f"{HEADINGS[name].lower()}: {join_names([it.run_id for it in runs])}"
+        if tests := newly_skipped(self.cells):
+            verb = "is" if len(tests) == 1 else "are"
+            passed = f"{counted(len(tests), 'test')} that passed with neither change {verb} skipped"
+            yield f"{passed} with both, such as {tests[0]}"
         if len(self.tests) > SHOWN:
             yield f"{len(self.tests) - SHOWN:,} more failures: --format json lists them"
 
@@ -88,6 +95,7 @@ class BlameReport(Report):
             "environment_changes": [*self.changes],
             "counts": dict(self.counts),
             "runs": {name: [it.run_id for it in runs] for name, runs in self.cells.all.items()},
+            "newly_skipped": newly_skipped(self.cells),
             "tests": [
                 {
                     "test": it.test,

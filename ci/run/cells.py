@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.analysis.blame import BUILD, CellRun
+from ci.analysis.blame import BUILD, SUITE, CellRun
 from ci.errors import InfrastructureError, UsageError
+from ci.facts import sentences as say
 from ci.facts.environment_key import environment_key
 from ci.facts.failures import DIED, ENDED_USUALLY, reason_line
 from ci.model.plan import EngineKind, RunPlan
@@ -134,6 +135,9 @@ def read_cell_run(store: Store, run_id: str, row: PlatformResult) -> CellRun:
     messages = {name: reason_line(text, name) for name, text in stored.failures.items()}
     if row.built is False and row.failures:
         messages[BUILD] = row.failures[0].message
+    breaches = [it.text for it in row.verdict.evidence if it.code == say.contract_broken.code]
+    if breaches:
+        messages[SUITE] = breaches[0]
     reruns = store.reruns(run_id, row.platform)
     # pytest runs no test if a file cannot be collected, unless an option of it allows that.
     is_collected = not any(it.bad for name, it in outcomes.items() if "::" not in name)
@@ -146,6 +150,7 @@ def read_cell_run(store: Store, run_id: str, row: PlatformResult) -> CellRun:
         outcomes=outcomes,
         messages=messages,
         ended_in=frozenset(it.test for it in row.failures if it.test and it.test not in outcomes),
+        broke_contract=bool(breaches),
         recovered=frozenset(it.node_id for it in reruns if it.outcome.good),
     )
 

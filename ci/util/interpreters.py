@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ci.util.files import RECIPES
 from ci.util.lines import parse_object
-from ci.util.process import ProcessError, inherited_environment, run
+from ci.util.process import ProcessError, TimeLimitError, inherited_environment, run
 from ci.util.text import first_line
 
 # The same program as in the recipe of images.
@@ -115,17 +115,22 @@ def has_torch(path: str) -> bool:
 
 @cache
 def import_torch(path: str) -> tuple[str | None, str]:
-    """Return the version of the torch that a Python imports, or ``None`` and why it cannot."""
+    """Return the version of the torch that a Python imports, or ``None`` and why it cannot.
+
+    Raises ``TimeLimitError`` if it takes too long.
+    """
     command = [path, "-c", "import torch; print(torch.__version__)"]
     try:
         done = run(
             command, environment=_variables(), cwd=Path("/"), timeout_s=IMPORT_S, check=False
         )
+    except TimeLimitError:
+        raise
     except ProcessError as error:
         return None, first_line(str(error))
     if done.exit_code == 0:
-        return first_line(done.stdout), ""
-    return None, done.stderr.strip().rpartition("\n")[2] or f"exit code {done.exit_code}"
+        return _last_line(done.stdout), ""
+    return None, _last_line(done.stderr) or f"exit code {done.exit_code}"
 
 
 def brings_torch(requirements: str) -> bool:
@@ -140,7 +145,12 @@ def _ask(python: str, word: str) -> str | None:
         )
     except ProcessError:  # `read_interpreter` reports a Python that does not work
         return None
-    return first_line(answer.stdout) or None
+    return _last_line(answer.stdout) or None
+
+
+def _last_line(text: str) -> str:
+    """Return the answer of a Python: a vendor's may print a banner, or warnings, before it."""
+    return text.strip().rpartition("\n")[2].strip()
 
 
 def _variables() -> Mapping[str, str]:

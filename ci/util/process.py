@@ -22,6 +22,7 @@ LAST_LINES = 20  # of a program's output: errors come last, and the message must
 STORE_VARIABLE = "INFINI_CI_DB"  # URL of the store, password included
 NOTIFY_VARIABLE = "INFINI_CI_NOTIFY"  # URL of a webhook, which is a secret
 PASSPHRASE_VARIABLE = "INFINI_CI_KEY_PASSPHRASE"  # noqa: S105 - of the key of `attest`
+TOKEN_VARIABLE = "SIGSTORE_ID_TOKEN"  # noqa: S105 - of `attest`; GitLab and cosign use it, too
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -53,7 +54,7 @@ class ProcessResult:
 
 # Variables that other programs, such as tests and ``setup.py``, do not get. They must not write to
 # the store, nor send alarms, nor sign.
-_own_variables = {STORE_VARIABLE, NOTIFY_VARIABLE, PASSPHRASE_VARIABLE}
+_own_variables = {STORE_VARIABLE, NOTIFY_VARIABLE, PASSPHRASE_VARIABLE, TOKEN_VARIABLE}
 
 
 def set_for_this_program(settings: Mapping[str, str]) -> None:

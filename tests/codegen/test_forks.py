@@ -90,6 +90,17 @@ def generate(fork: Path, selection: Path, folder: Path) -> dict[str, Any]:
     return metadata
 
 
+def test_a_file_that_hides_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hiding = tmp_path / "torch.py"
+    hiding.touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["torch", "--output-dir", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert f": got the file {hiding}, expected a package. Rename the file, or pass" in error
+
+
 def test_a_fork_works_without_edits(
     fork: Path, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,58 @@ def test_the_vendors_torch_is_found_and_kept(machine: Machine) -> None:
     assert f"torch {OWN} is this machine's own, of {machine.vendor}" in row["notes"]
     [tools] = [note for note in row["notes"] if note.startswith(f"Python {version}, torch {OWN}")]
     assert (row["environment"]["compiler"] or "") in tools
+
+
+@pytest.fixture
+def other_machine(machine: Machine, tmp_path: Path) -> Machine:
+    """A copy of the machine, to change what is installed."""
+    folder = tmp_path / "machine"
+    shutil.copytree(machine.folder, folder, symlinks=True)
+    return replace(machine, folder=folder)
+
+
+def packages_of(machine: Machine, name: str) -> Path:
+    [packages] = (machine.folder / name / "lib").glob("python*/site-packages")
+    return packages
+
+
+def found_by_doctor(machine: Machine) -> tuple[int, str]:
+    """Return the exit code of ``doctor``, and its findings as one line."""
+    config = ("--config", str(machine.project / "ci.yaml"))
+    done = machine.run("doctor", "nvidia", "--engine", "host", *config, COLUMNS="1000")
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def test_a_torch_that_cannot_be_imported_is_no_failure_of_the_product(
+    other_machine: Machine,
+) -> None:
+    [torch] = packages_of(other_machine, "vendor").glob("torch*.py")
+    torch.write_text("import ctypes\nctypes.CDLL('libacme.so.1')\n")
+    row = other_machine.row("nvidia")
+    assert row["exit_code"] == ExitCode.INFRASTRUCTURE
+    [evidence] = row["verdict"]["evidence"]
+    found = (
+        f"torch of nvidia: that of {other_machine.vendor} cannot be imported: OSError: libacme.so"
+    )
+    assert found in evidence["text"]
+    assert "name another Python: --python PATH" in evidence["text"]
+    code, shown = found_by_doctor(other_machine)
+    assert (code, found.partition(": ")[2] in shown) == (ExitCode.INFRASTRUCTURE, True), shown
+
+
+def test_what_an_uninstallation_left_is_no_torch(other_machine: Machine) -> None:
+    left = packages_of(other_machine, "plain") / "torch" / "lib"  # its Python is the first on PATH
+    left.mkdir(parents=True)
+    row = other_machine.row("nvidia")
+    assert row["exit_code"] == ExitCode.PASSED, row["printed"]
+    assert f"torch {OWN} is this machine's own, of {other_machine.vendor}" in row["notes"]
+
+
+def test_a_torch_that_prints_something_when_imported(other_machine: Machine) -> None:
+    [torch] = packages_of(other_machine, "vendor").glob("torch*.py")
+    torch.write_text(f"print('Welcome to ACME')\n{torch.read_text()}")
+    _, shown = found_by_doctor(other_machine)
+    assert f"torch {OWN} of {other_machine.vendor}" in shown
 
 
 def test_a_named_python_is_used_on_any_platform(machine: Machine) -> None:

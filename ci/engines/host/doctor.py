@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 
-from ci.engines.checks import Check, Finding, carry_out, ok, problem, warning
+from ci.engines.checks import Check, Finding, carry_out, ok, problem, unknown, warning
 from ci.engines.devices import device_findings
 from ci.engines.host.environment import base_python, passed_variables
 from ci.engines.host.prerequisites import check_host_engine, check_python
 from ci.model.plan import RunPlan
 from ci.util.interpreters import Interpreter, import_torch, read_interpreter
+from ci.util.process import TimeLimitError
 
 NO_TORCH = "no known Python of this machine has torch"
 
@@ -33,9 +34,6 @@ def machine_findings(notes: str, plans: Sequence[RunPlan]) -> Iterator[Finding]:
     processors = len(os.sched_getaffinity(0))
     python = f"a virtual environment on this machine, Python {platform.python_version()}"
     yield ok(subject, f"{python}, {platform.machine()}, {processors} processors")
-    for run in plans:
-        if run.host.sees_torch:
-            yield _torch_finding(run)
     yield from prerequisites_of(*plans)
     yield from carry_out(
         [Check(f"devices of {run.platform}", partial(device_findings, run)) for run in plans]
@@ -46,7 +44,10 @@ def _torch_finding(run: RunPlan) -> Finding:
     """Find the torch of a platform whose requirements bring none."""
     subject, base = f"torch of {run.platform}", base_python(run.host)
     if base.is_seen:
-        version, reason = import_torch(base.path)
+        try:
+            version, reason = import_torch(base.path)
+        except TimeLimitError as error:  # of a cold network file system, not of the torch
+            return unknown(subject, f"that of {base.path} was not imported: {error}")
         if version:
             return ok(subject, f"torch {version} of {base.path}")
         return problem(
@@ -63,7 +64,10 @@ def _torch_finding(run: RunPlan) -> Finding:
 
 
 def prerequisites_of(*plans: RunPlan) -> Iterator[Finding]:
-    """Yield what the plans of one project need on this machine; checked before any download."""
+    """Yield what the plans of one project need on this machine; checked before any download.
+
+    A vendor's torch that cannot be imported is no failure of the product that would import it.
+    """
     if find_spec("virtualenv") is None:  # nothing imports it: it is run as a program
         yield problem(
             "virtualenv",
@@ -71,6 +75,7 @@ def prerequisites_of(*plans: RunPlan) -> Iterator[Finding]:
             expected="the packages of the dependency group ci",
             remedy=f"{shlex.quote(sys.executable)} -m pip install --group ci",
         )
+    yield from (_torch_finding(plan) for plan in plans if plan.host.sees_torch)
     environments = [{**passed_variables(plan), **plan.environment} for plan in plans]
     pythons = []
     for path in dict.fromkeys(base_python(plan.host).path for plan in plans):

@@ -129,7 +129,8 @@ def machine_text(platform: str, python: str | None) -> str:
 def _answer(command: Sequence[str]) -> str:
     title = f"$ {' '.join(command)}\n"
     try:
-        done = run(command, check=False, timeout_s=LOOK_S)
+        # A module of the current folder, such as torch.py, would be imported first.
+        done = run(command, cwd=Path("/"), check=False, timeout_s=LOOK_S)
     except CiError as error:
         return f"{title}{first_line(str(error))}\n"
     return f"{title}{done.stdout}{done.stderr}"

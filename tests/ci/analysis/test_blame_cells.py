@@ -16,8 +16,10 @@ from ci.analysis.blame import (
     blame_tests,
     combine_outcomes,
     judge_cells,
+    newly_skipped,
 )
 from ci.model.outcomes import Outcome
+from ci.report.blame_report import BlameReport
 
 P, F = CellOutcome.PASSED, CellOutcome.FAILED
 MISSING = CellOutcome.MISSING
@@ -110,7 +112,9 @@ def run(outcome: Outcome | None = Outcome.PASSED, **changes: object) -> CellRun:
         (run(built=None), BUILD, CellOutcome.NOT_RUN),
         (run(), BUILD, P),
         (run(passed=False), SUITE, F),  # as of a broken contract
-        (run(Outcome.FAILED), SUITE, CellOutcome.NOT_RUN),
+        (run(Outcome.FAILED), SUITE, P),
+        (run(Outcome.FAILED, complete=False), SUITE, CellOutcome.NOT_RUN),
+        (run(Outcome.FAILED, broke_contract=True), SUITE, F),
         (run(), SUITE, P),
         # A file that cannot be collected fails with all its tests.
         (run(None, outcomes={"a.py": Outcome.ERROR}), "a.py::test", F),
@@ -153,7 +157,40 @@ def test_a_failure_that_follows_the_machine() -> None:
 def test_a_suite_that_fails_without_a_failing_test() -> None:
     assert (run().failed, run(passed=False).failed) == ([], [SUITE])
     assert run(built=False).failed == [BUILD]
+    assert run(Outcome.FAILED, broke_contract=True).failed == ["a.py::test", SUITE]
     assert run(None, ended_in=frozenset({"a.py::test"})).failed == ["a.py::test"]
+
+
+def test_what_is_skipped_since_has_no_fault_and_is_counted() -> None:
+    names = ("a.py::now", "a.py::always", "a.py::fails", "a.py::gone")
+    skip, good, bad = Outcome.SKIPPED, Outcome.PASSED, Outcome.FAILED
+    old = run(outcomes=dict(zip(names, (good, skip, good, good), strict=True)))
+    new = run(outcomes=dict(zip(names[:-1], (skip, skip, bad), strict=True)))
+    cells = Quadrants(old=[old], new_library=[old], new_environment=[old], new=[new])
+    assert newly_skipped(cells) == ["a.py::now"]
+    report = BlameReport(
+        platform="cpu",
+        commits=("1" * 40, "2" * 40),
+        environments=("torch==1", "torch==2"),
+        tests=blame_tests(cells),
+        cells=cells,
+        changes=(),
+    )
+    page = report.markdown()
+    assert "1 test that passed with neither change is skipped with both, such as a.py::now" in page
+    assert "no difference between the environments was recorded" in page
+    assert report.data()["newly_skipped"] == ["a.py::now"]
+
+
+def test_a_broken_contract_has_a_fault_of_its_own() -> None:
+    """A new torch makes tests skip that the contract expects to pass, and the library has a bug."""
+    broken = run(passed=False, broke_contract=True)
+    both = run(Outcome.FAILED, broke_contract=True)
+    cells = Quadrants(
+        old=[run()], new_library=[run(Outcome.FAILED)], new_environment=[broken], new=[both]
+    )
+    found = {it.test: it.fault for it in blame_tests(cells)}
+    assert found == {"a.py::test": Fault.LIBRARY, SUITE: Fault.UPSTREAM}
 
 
 def test_a_build_that_fails_hides_its_tests() -> None:

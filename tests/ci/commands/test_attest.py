@@ -20,10 +20,11 @@ from ci import cli
 from ci.errors import ExitCode
 from ci.model.verdicts import Product
 from ci.proof import keys, verification
-from ci.proof.writing import BUNDLE_FILE
+from ci.proof.statements import SignedFiles
 from ci.store.folder import link_latest
 from tests.ci.attested_runs import GIVEN, RUN_ID, SDIST, WHEEL, decision_about, write_key, write_run
 
+BUNDLE_FILE = SignedFiles.KEY.bundle_file
 Output = pytest.CaptureFixture[str]
 TODAY = datetime.now(UTC).date()
 TESTS = "nvidia.test-result.json"
@@ -443,6 +444,7 @@ def test_no_mutated_envelope_passes(site: Site) -> None:
     site.sign()
     key = keys.load_public_key(site.key.with_name("key.pub"))
     open_envelope = partial(keys.open_envelope, key=key)
+    check = verification.SignatureCheck(files=SignedFiles.KEY, open_envelope=open_envelope)
     path = site.attestations / TESTS
     original = path.read_bytes()
     draw = random.Random(0)  # noqa: S311 - the same mutants each time
@@ -460,10 +462,10 @@ def test_no_mutated_envelope_passes(site: Site) -> None:
                 content[place] = draw.randrange(256)
         if content != original:
             path.write_bytes(content)
-            found = verification.verify(path, site.run, open_envelope, TODAY)
+            found = verification.verify(path, site.run, check, TODAY)
             assert found.faults, bytes(content)
     path.write_bytes(original)
-    assert not verification.verify(path, site.run, open_envelope, TODAY).faults
+    assert not verification.verify(path, site.run, check, TODAY).faults
 
 
 @pytest.mark.parametrize("name", [TESTS, BUNDLE_FILE])

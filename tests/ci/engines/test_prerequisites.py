@@ -204,6 +204,18 @@ def test_a_vendors_torch_is_imported(
     assert (finding.level, finding.found) == (level, found.format(python))
 
 
+def test_a_torch_that_takes_long_to_import_is_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(tmp_path, "python3", "#!/bin/sh\nexec sleep 60\n")
+    base = BasePython(path=str(tmp_path / "python3"), is_seen=True)
+    monkeypatch.setattr(doctor, "base_python", lambda _: base)
+    monkeypatch.setattr(interpreters, "IMPORT_S", 0.1)
+    finding = doctor._torch_finding(made_plans.plan())
+    assert finding.level is Severity.UNKNOWN
+    assert "exceeded its time limit of 0.1 s" in finding.found
+
+
 def compilers(source: Path, *environs: Mapping[str, str]) -> list[Finding]:
     """The findings about compilers of platforms with these variables."""
     variables = [{**os.environ, **environ} for environ in environs]

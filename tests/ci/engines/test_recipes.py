@@ -227,6 +227,13 @@ def vendor_packages(*arguments: object, path: Path) -> subprocess.CompletedProce
     )
 
 
+def test_a_folder_without_a_package_is_no_torch(tmp_path: Path) -> None:
+    (tmp_path / "torch" / "lib").mkdir(parents=True)
+    assert vendor_packages("has-torch", path=tmp_path).returncode == 1
+    (tmp_path / "torch" / "__init__.py").touch()
+    assert vendor_packages("has-torch", path=tmp_path).stdout == f"{sys.executable}\n"
+
+
 def test_constraints_keep_what_is_the_vendors(tmp_path: Path) -> None:
     for name, version in {
         "torch": "2.4.0",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ci.errors import ExitCode, UsageError
+from ci.upkeep.kit.carry_out import machine_text
 from ci.upkeep.kit.document import DOCUMENT, KitDocument, checksums, read_kit
 from ci.upkeep.kit.report import read_outcomes, with_outcome, write_outcomes
 from ci.upkeep.kit.requirements import stage_requirements
@@ -34,6 +35,19 @@ KIT = KitDocument(
 
 def outcome(step: str, code: int, seconds: float = 1.0) -> KitStepOutcome:
     return KitStepOutcome(step=step, exit_code=code, seconds=seconds)
+
+
+def test_a_file_of_the_current_folder_is_not_the_machines_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python looks for modules in the current folder first: it is one without any."""
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "from $(pwd)"\n')
+    python.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert "print('torch', torch.__version__, torch.version.cuda or '')\nfrom /\n" in machine_text(
+        "nvidia", str(python)
+    )
 
 
 def test_a_project_has_the_steps_that_its_configuration_names() -> None:
