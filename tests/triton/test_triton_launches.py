@@ -831,12 +831,11 @@ def test_attention_of_more_columns_is_left_to_other_slots(workplace: Workplace) 
 
 
 def test_sequences_of_more_columns_or_places_are_left_to_other_slots(workplace: Workplace) -> None:
-    pages = {"seqused_k": (3,), "block_table": (3, 2**27 + 1)}
     for outcome in workplace.run(
         sequences((20, 4, 257), (20, 4, 257)),
         tokens((4, 1, 4, 272), (4, 9, 4, 272)),
         sequences((2**27 + 1, 8, 64), (20, 1, 64)),
-        sequences((20, 4, 64), (7, 8, 4, 64), **pages),
+        sequences((20, 4, 64), (7, 8, 4, 64), seqused_k=(3,), block_table=(3, 2**27 + 1)),
     ):
         assert outcome["driver"] == []
         assert "slot 9 takes " in outcome["error"]
