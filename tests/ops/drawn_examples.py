@@ -89,9 +89,7 @@ class Draw(Maker):
         return self.input(*(self.one_of(size, size, 1) for size in shape[first:]))
 
 
-def draw_elementwise(
-    make: Draw, names: tuple[str, str], reference: Any, **options: float
-) -> Example:
+def draw_elementwise(make: Draw, names: tuple[str, str], reference: Any, **options: Any) -> Example:
     shape = make.shape()
     x, y = make.broadcast(*shape), make.broadcast(*shape)
     out = make(*torch.broadcast_shapes(x.shape, y.shape))
