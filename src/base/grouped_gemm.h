@@ -22,7 +22,8 @@ namespace infini::ops {
 //
 // `topk_weights`, float32, has a weight for each choice, in row-major order. Rows of no block are
 // 0. On the CPU an index out of range is an error, before anything is written. The bits of a
-// product are those of gemm, which depend on how many rows an expert has.
+// product are those of gemm, which depend on how many rows an expert has unless the environment has
+// INFINI_OPS_BATCH_INVARIANT=1.
 class GroupedGemm : public OperatorBase<GroupedGemm> {
  public:
   static constexpr char kName[] = "grouped_gemm";

@@ -1,7 +1,9 @@
 #include "cpu/product.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "cpu/elements.h"
 #include "cpu/kernels.h"
@@ -37,11 +39,22 @@ constexpr std::int64_t kBlockTiles = 8;
 // Elements of `a` and of `b` packed at a time. This limits memory and has no effect on speed.
 constexpr std::int64_t kPackedElements = 1 << 23;
 
+// True if the bits of an element may depend on its row and its column alone. The fast path of a
+// product depends on its size, and each path has another order of sums.
+bool IsBatchInvariant() {
+  static const bool is_invariant = [] {
+    const char* const value = std::getenv("INFINI_OPS_BATCH_INVARIANT");
+    return value && std::string_view(value) == "1";
+  }();
+  return is_invariant;
+}
+
 // One product of two matrices, of any element type.
 struct MatrixProduct {
   void Run() const {
     if (m == 0 || n == 0) return;
     const MatrixProduct oriented = Oriented();
+    if (IsBatchInvariant()) return oriented.RunPacked();
     if (oriented.CanRunInPlace()) return oriented.RunInPlace();
     const MatrixProduct transposed = Transposed();
     if (n < m && transposed.HasFewRows()) return transposed.RunFewRows();
@@ -428,8 +441,8 @@ void Multiply(Product product) {
       product.a, product.b,        product.bias,        product.out,
       alpha,     product.beta};
 #ifdef INFINI_OPS_WITH_TORCH
-  if (torch_backend::HasFastProducts(type) && IsFasterOnTorch(one, product.batch) &&
-      IsForTorch(one, product.batch)) {
+  if (!IsBatchInvariant() && torch_backend::HasFastProducts(type) &&
+      IsFasterOnTorch(one, product.batch) && IsForTorch(one, product.batch)) {
     return RunOnTorch(one, product.batch, type);
   }
 #endif

@@ -123,6 +123,10 @@ VARIABLES_OF_BUILDS: Mapping[str, str] = {
 VARIABLES_OF_LIBRARY: Mapping[str, str] = {
     "INFINI_OPS_CPU_ISA": "Most capable instruction set that the library's own CPU kernels use:"
     " `baseline` or `avx2`. Default: the best that the processor has.",
+    "INFINI_OPS_BATCH_INVARIANT": "`1`: products on the CPU have [the same bits in every"
+    " batch](../add-an-operator.md#batch-invariance), and take longer.",
+    "INFINI_OPS_SEED": "For the suite: the seed of [drawn"
+    " shapes](../add-an-operator.md#3-add-test-examples). Default: 0.",
 }
 VARIABLES_SET: Mapping[str, str] = {
     PLATFORM_VARIABLE: "Platform that the run was asked for.",

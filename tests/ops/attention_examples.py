@@ -35,22 +35,24 @@ def exact_attention(
     return torch.softmax(scores, -1).masked_fill(sees_none, 0) @ value
 
 
-def attention_examples(dtype: torch.dtype) -> Iterator[Example]:
-    def example(
-        title: str, *operands: torch.Tensor, mask: torch.Tensor | None = None, **options: Any
-    ) -> Example:
-        query, key, value, out = operands
-        exact = exact_attention(query, key, value, mask, **options)
-        masked = {} if mask is None else {"attn_mask": mask}
-        return Example(
-            title=title,
-            arguments={"query": query, "key": key, "value": value, **masked, **options},
-            out=out,
-            expected=exact.to(dtype),
-            # The scores are sums of float32, and a power multiplies their errors.
-            tolerance=tolerance(dtype, ulps=256, size=64),
-        )
+def attention_example(
+    title: str, *operands: torch.Tensor, mask: torch.Tensor | None = None, **options: Any
+) -> Example:
+    query, key, value, out = operands
+    exact = exact_attention(query, key, value, mask, **options)
+    masked = {} if mask is None else {"attn_mask": mask}
+    return Example(
+        title=title,
+        arguments={"query": query, "key": key, "value": value, **masked, **options},
+        out=out,
+        expected=exact.to(out.dtype),
+        # The scores are sums of float32, and a power multiplies their errors.
+        tolerance=tolerance(out.dtype, ulps=256, size=64),
+    )
 
+
+def attention_examples(dtype: torch.dtype) -> Iterator[Example]:
+    example = attention_example
     make, bools = Maker(dtype, -2, 2), Maker(torch.bool)
 
     def contiguous(batch: tuple[int, ...], *sizes: int) -> tuple[torch.Tensor, ...]:

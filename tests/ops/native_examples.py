@@ -121,10 +121,7 @@ def mul_examples(dtype: torch.dtype) -> Examples:
 
 
 def swiglu_examples(dtype: torch.dtype) -> Examples:
-    def reference(x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
-        return x * (gate * torch.sigmoid(gate))
-
-    yield from elementwise(dtype, ("input", "gate"), reference, ulps=64)
+    yield from elementwise(dtype, ("input", "gate"), swiglu, ulps=64)
     make = Maker(dtype)
     gate = make.of([-1000.0, -100, -88, -50, -10, 10, 50, 100, 1000])
     x = make(9)
@@ -132,9 +129,13 @@ def swiglu_examples(dtype: torch.dtype) -> Examples:
         title="deep",
         arguments={"input": x, "gate": gate},
         out=make(9),
-        expected=reference(wide(x), wide(gate)).to(dtype),
+        expected=swiglu(wide(x), wide(gate)).to(dtype),
         tolerance=tolerance(dtype, ulps=128),
     )
+
+
+def swiglu(x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+    return x * silu(gate)
 
 
 def elementwise(
@@ -145,18 +146,7 @@ def elementwise(
     ulps: float = 2.0,
     size: float = 0.0,
 ) -> Examples:
-    def example(title: str, *operands: torch.Tensor, keeps_out: bool = False) -> Example:
-        *inputs, out = operands
-        exact = reference(*map(wide, inputs))
-        return Example(
-            title=title,
-            arguments=dict(zip(names, inputs, strict=True)),
-            out=out,
-            expected=exact.to(dtype).expand(out.shape),
-            tolerance=tolerance(dtype, ulps=ulps, size=size),
-            keeps_out=keeps_out,
-        )
-
+    example = partial(elementwise_example, names, reference, ulps=ulps, size=size)
     make = Maker(dtype, -50, 50)
     for layout in LAYOUTS:
         yield example(layout.__name__, *layout(make))
@@ -167,6 +157,27 @@ def elementwise(
         values = make.of(HOSTILE)
         column = make.of([[value] for value in HOSTILE])
         yield example("hostile", column, values, make(len(HOSTILE), len(HOSTILE)))
+
+
+def elementwise_example(
+    names: tuple[str, str],
+    reference: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    title: str,
+    *operands: torch.Tensor,
+    ulps: float = 2.0,
+    size: float = 0.0,
+    keeps_out: bool = False,
+) -> Example:
+    *inputs, out = operands
+    exact = reference(*map(wide, inputs))
+    return Example(
+        title=title,
+        arguments=dict(zip(names, inputs, strict=True)),
+        out=out,
+        expected=exact.to(out.dtype).expand(out.shape),
+        tolerance=tolerance(out.dtype, ulps=ulps, size=size),
+        keeps_out=keeps_out,
+    )
 
 
 Function = Callable[[torch.Tensor], torch.Tensor]
@@ -185,18 +196,22 @@ def gelu_tanh(x: torch.Tensor) -> torch.Tensor:
     return x * torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3))
 
 
-def halves_examples(dtype: torch.dtype, activation: Function) -> Examples:
-    def example(title: str, x: torch.Tensor, out: torch.Tensor, ulps: float = 64) -> Example:
-        size = out.shape[-1]
-        exact = activation(wide(x)[..., :size]) * wide(x)[..., size:]
-        return Example(
-            title=title,
-            arguments={"input": x},
-            out=out,
-            expected=exact.to(dtype),
-            tolerance=tolerance(dtype, ulps=ulps),
-        )
+def halves_example(
+    activation: Function, title: str, x: torch.Tensor, out: torch.Tensor, ulps: float = 64
+) -> Example:
+    size = out.shape[-1]
+    exact = activation(wide(x)[..., :size]) * wide(x)[..., size:]
+    return Example(
+        title=title,
+        arguments={"input": x},
+        out=out,
+        expected=exact.to(out.dtype),
+        tolerance=tolerance(out.dtype, ulps=ulps),
+    )
 
+
+def halves_examples(dtype: torch.dtype, activation: Function) -> Examples:
+    example = partial(halves_example, activation)
     make = Maker(dtype)
     yield example("contiguous", make(3, 4, 10), make(3, 4, 5))
     yield example("one row", make(34), make(17))
@@ -251,19 +266,23 @@ def cast_example(title: str, x: torch.Tensor, out: torch.Tensor) -> Example:
 # Rows.
 
 
-def rms_norm_examples(dtype: torch.dtype) -> Examples:
-    def example(title: str, *operands: torch.Tensor, eps: float = 1e-6, **options: Any) -> Example:
-        x, weight, out = operands
-        mean = wide(x).square().mean(-1, keepdim=True)
-        return Example(
-            title=title,
-            arguments={"input": x, "weight": weight} | ({"eps": eps} if eps != 1e-6 else {}),
-            out=out,
-            expected=(wide(x) / (mean + eps).sqrt() * wide(weight)).to(dtype),
-            tolerance=tolerance(dtype, ulps=32),
-            **options,
-        )
+def rms_norm_example(
+    title: str, *operands: torch.Tensor, eps: float = 1e-6, **options: Any
+) -> Example:
+    x, weight, out = operands
+    mean = wide(x).square().mean(-1, keepdim=True)
+    return Example(
+        title=title,
+        arguments={"input": x, "weight": weight} | ({"eps": eps} if eps != 1e-6 else {}),
+        out=out,
+        expected=(wide(x) / (mean + eps).sqrt() * wide(weight)).to(out.dtype),
+        tolerance=tolerance(out.dtype, ulps=32),
+        **options,
+    )
 
+
+def rms_norm_examples(dtype: torch.dtype) -> Examples:
+    example = rms_norm_example
     make = Maker(dtype)
     yield example("contiguous", make(3, 4, 17), make(17), make(3, 4, 17))
     yield example("one row", make(5), make(5), make(5))
@@ -294,15 +313,7 @@ def rms_norm_examples(dtype: torch.dtype) -> Examples:
 
 def add_rms_norm_examples(dtype: torch.dtype) -> Examples:
     for case in added_norms(dtype):
-        yield Example(
-            title=case.title,
-            arguments=case.arguments | {"input": case.input, "residual": case.residual},
-            out=case.outs[0],
-            expected=case.expected[0],
-            others={"residual_out": (case.outs[1], case.expected[1])},
-            tolerance=tolerance(dtype, ulps=32),
-            is_optional=case.is_optional,
-        )
+        yield case.example()
     make = Maker(dtype)
     x, residual, weight = make(3, 8), make(3, 8), make(8)
     results = exact_added_norm(x, residual, weight)
@@ -321,17 +332,7 @@ def add_rms_norm_examples(dtype: torch.dtype) -> Examples:
 def fused_add_rms_norm_examples(dtype: torch.dtype) -> Examples:
     for case in added_norms(dtype):
         if case.is_writable:
-            yield Example(
-                title=case.title,
-                arguments=case.arguments,
-                name="input",
-                out=case.input,
-                expected=case.expected[0],
-                others={"residual": (case.residual, case.expected[1])},
-                tolerance=tolerance(dtype, ulps=32),
-                keeps_out=True,
-                is_optional=case.is_optional,
-            )
+            yield case.fused_example()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,8 +345,34 @@ class AddedNorm:
     arguments: Arguments
     outs: tuple[torch.Tensor, torch.Tensor]
     expected: tuple[torch.Tensor, torch.Tensor]
-    is_writable: bool  # no element of an input is another one
-    is_optional: bool
+    is_writable: bool = True  # no element of an input is another one
+    is_optional: bool = False
+
+    def example(self) -> Example:
+        """A call of add_rms_norm."""
+        return Example(
+            title=self.title,
+            arguments=self.arguments | {"input": self.input, "residual": self.residual},
+            out=self.outs[0],
+            expected=self.expected[0],
+            others={"residual_out": (self.outs[1], self.expected[1])},
+            tolerance=tolerance(self.input.dtype, ulps=32),
+            is_optional=self.is_optional,
+        )
+
+    def fused_example(self) -> Example:
+        """A call of fused_add_rms_norm, which writes into its inputs."""
+        return Example(
+            title=self.title,
+            arguments=self.arguments,
+            name="input",
+            out=self.input,
+            expected=self.expected[0],
+            others={"residual": (self.residual, self.expected[1])},
+            tolerance=tolerance(self.input.dtype, ulps=32),
+            keeps_out=True,
+            is_optional=self.is_optional,
+        )
 
 
 def exact_added_norm(
@@ -356,20 +383,25 @@ def exact_added_norm(
     return (total * scale * wide(weight)).to(x.dtype), total.to(x.dtype)
 
 
-def added_norms(dtype: torch.dtype) -> Iterator[AddedNorm]:
-    def case(title: str, *operands: torch.Tensor, eps: float = 1e-6, **options: bool) -> AddedNorm:
-        x, residual, weight, *outs = operands
-        return AddedNorm(
-            title=title,
-            input=x,
-            residual=residual,
-            arguments={"weight": weight} | ({"eps": eps} if eps != 1e-6 else {}),
-            outs=(outs[0], outs[1]) if outs else (make(*x.shape), make(*x.shape)),
-            expected=exact_added_norm(x, residual, weight, eps),
-            is_writable=options.get("is_writable", True),
-            is_optional=options.get("is_optional", False),
-        )
+def added_norm(
+    title: str, *operands: torch.Tensor, eps: float = 1e-6, **options: bool
+) -> AddedNorm:
+    """Without outs, the case has contiguous ones."""
+    x, residual, weight, *outs = operands
+    first, second = outs or [in_margin(torch.zeros(x.shape, dtype=x.dtype)) for _ in range(2)]
+    return AddedNorm(
+        title=title,
+        input=x,
+        residual=residual,
+        arguments={"weight": weight} | ({"eps": eps} if eps != 1e-6 else {}),
+        outs=(first, second),
+        expected=exact_added_norm(x, residual, weight, eps),
+        **options,
+    )
 
+
+def added_norms(dtype: torch.dtype) -> Iterator[AddedNorm]:
+    case = added_norm
     make = Maker(dtype)
     yield case("contiguous", make(3, 4, 17), make(3, 4, 17), make(17))
     yield case("one row", make(5), make(5), make(5))
@@ -510,20 +542,24 @@ def exact_rotation(
     return result
 
 
-def causal_softmax_examples(dtype: torch.dtype) -> Examples:
-    def example(title: str, x: torch.Tensor, out: torch.Tensor, **options: Any) -> Example:
-        rows, columns = x.shape[-2:]
-        hidden = ~torch.ones(rows, columns, dtype=torch.bool).tril(columns - rows)
-        seen = wide(x).masked_fill(hidden, -INFINITY)
-        return Example(
-            title=title,
-            arguments={"input": x},
-            out=out,
-            expected=torch.softmax(seen, -1).masked_fill(hidden, 0).to(dtype),
-            tolerance=tolerance(dtype, ulps=128),
-            **options,
-        )
+def causal_softmax_example(
+    title: str, x: torch.Tensor, out: torch.Tensor, **options: Any
+) -> Example:
+    rows, columns = x.shape[-2:]
+    hidden = ~torch.ones(rows, columns, dtype=torch.bool).tril(columns - rows)
+    seen = wide(x).masked_fill(hidden, -INFINITY)
+    return Example(
+        title=title,
+        arguments={"input": x},
+        out=out,
+        expected=torch.softmax(seen, -1).masked_fill(hidden, 0).to(out.dtype),
+        tolerance=tolerance(out.dtype, ulps=128),
+        **options,
+    )
 
+
+def causal_softmax_examples(dtype: torch.dtype) -> Examples:
+    example = causal_softmax_example
     make = Maker(dtype, -8, 8)
     yield example("contiguous", make(2, 5, 5), make(2, 5, 5))
     yield example("more keys than queries", make(3, 7), make(3, 7))
@@ -596,11 +632,13 @@ def product_example(
     )
 
 
-def matmul_examples(dtype: torch.dtype) -> Examples:
-    def example(title: str, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Example:
-        exact = torch.matmul(wide(x), wide(y))
-        return product_example(title, {"input": x, "other": y}, out, exact)
+def matmul_example(title: str, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Example:
+    exact = torch.matmul(wide(x), wide(y))
+    return product_example(title, {"input": x, "other": y}, out, exact)
 
+
+def matmul_examples(dtype: torch.dtype) -> Examples:
+    example = matmul_example
     make = Maker(dtype)
     for operands in products(make):
         yield example(*operands)
@@ -646,22 +684,20 @@ def transposing_gemm_examples(make: Maker) -> Examples:
                 yield product_example(f"{title}, {flags}", arguments, make(2, 17, 20), exact)
 
 
-def linear_examples(dtype: torch.dtype) -> Examples:
-    def example(
-        title: str,
-        x: torch.Tensor,
-        weight: torch.Tensor,
-        *others: torch.Tensor,
-        is_optional: bool = False,
-    ) -> Example:
-        *bias, out = others
-        exact = wide(x) @ wide(weight).t()
-        arguments = {"input": x, "weight": weight}
-        if bias:
-            exact = exact + wide(bias[0])
-            arguments["bias"] = bias[0]
-        return product_example(title, arguments, out, exact, is_optional=is_optional)
+def linear_example(
+    title: str, x: torch.Tensor, weight: torch.Tensor, *others: torch.Tensor
+) -> Example:
+    *bias, out = others
+    exact = wide(x) @ wide(weight).t()
+    arguments = {"input": x, "weight": weight}
+    if bias:
+        exact = exact + wide(bias[0])
+        arguments["bias"] = bias[0]
+    return product_example(title, arguments, out, exact)
 
+
+def linear_examples(dtype: torch.dtype) -> Examples:
+    example = linear_example
     make = Maker(dtype)
     yield example("contiguous", make(4, 6), make(5, 6), make(5), make(4, 5))
     yield example("no bias", make(4, 6), make(5, 6), make(4, 5))
@@ -686,16 +722,18 @@ def linear_examples(dtype: torch.dtype) -> Examples:
 # Cat.
 
 
-def cat_examples(dtype: torch.dtype) -> Examples:
-    def example(title: str, dim: int, *operands: torch.Tensor) -> Example:
-        *tensors, out = operands
-        return Example(
-            title=title,
-            arguments={"tensors": tensors, "dim": dim},
-            out=out,
-            expected=torch.cat([each.clone() for each in tensors], dim),
-        )
+def cat_example(title: str, dim: int, *operands: torch.Tensor) -> Example:
+    *tensors, out = operands
+    return Example(
+        title=title,
+        arguments={"tensors": tensors, "dim": dim},
+        out=out,
+        expected=torch.cat([each.clone() for each in tensors], dim),
+    )
 
+
+def cat_examples(dtype: torch.dtype) -> Examples:
+    example = cat_example
     make = Maker(dtype, -50, 50)
     for dim, shape in ((0, (6, 4, 5)), (1, (2, 12, 5)), (-1, (2, 4, 15)), (-3, (6, 4, 5))):
         yield example(f"contiguous {dim}", dim, *(make(2, 4, 5) for _ in range(3)), make(*shape))

@@ -10,25 +10,27 @@ from native_operands import INFINITY, NAN, Example, Maker, in_margin, tolerance,
 import torch
 
 
-def scaled_softmax_examples(dtype: torch.dtype) -> Iterator[Example]:
-    def example(
-        title: str,
-        x: torch.Tensor,
-        out: torch.Tensor,
-        scale: float = 0.7,
-        *,
-        ulps: int = 128,
-        **options: Any,
-    ) -> Example:
-        return Example(
-            title=title,
-            arguments={"input": x, "scale": scale},
-            out=out,
-            expected=torch.softmax(wide(x) * scale, -1).to(dtype),
-            tolerance=tolerance(dtype, ulps=ulps),
-            **options,
-        )
+def scaled_softmax_example(
+    title: str,
+    x: torch.Tensor,
+    out: torch.Tensor,
+    scale: float = 0.7,
+    *,
+    ulps: int = 128,
+    **options: Any,
+) -> Example:
+    return Example(
+        title=title,
+        arguments={"input": x, "scale": scale},
+        out=out,
+        expected=torch.softmax(wide(x) * scale, -1).to(out.dtype),
+        tolerance=tolerance(out.dtype, ulps=ulps),
+        **options,
+    )
 
+
+def scaled_softmax_examples(dtype: torch.dtype) -> Iterator[Example]:
+    example = scaled_softmax_example
     make = Maker(dtype, -8, 8)
     yield example("contiguous", make(3, 5), make(3, 5))
     for scale in (1.0, 0.125, 3.0, -1.0, -0.4, 0.0, 1e-30, 1e-300):
