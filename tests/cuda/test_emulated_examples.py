@@ -107,7 +107,9 @@ def check(emulated: Emulated, name: str, dtype: torch.dtype, example: Example, o
 def test_examples(emulated: Emulated, name: str, dtype: torch.dtype) -> None:
     """Layouts, special values, and sizes near those of vectors, warps and blocks."""
     for number, example in enumerate(OPERATORS[name].examples(dtype)):
-        check(emulated, name, dtype, example, order=number % 3)
+        # What is large for several threads of a CPU takes most of the emulator's time.
+        if example.title != "large":
+            check(emulated, name, dtype, example, order=number % 3)
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
