@@ -17,7 +17,7 @@ namespace infini::ops {
 // blocks.
 //
 // A choice with a negative expert is in no block. On the CPU an expert of num_experts or more is an
-// error, before anything is written.
+// error, before anything is written; on other devices its choice is in no block, too.
 class MoeAlignBlockSize : public OperatorBase<MoeAlignBlockSize> {
  public:
   static constexpr char kName[] = "moe_align_block_size";

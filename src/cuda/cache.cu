@@ -5,6 +5,7 @@
 #include "core/cache.h"
 #include "cuda/cache.h"
 #include "cuda/copy.h"
+#include "cuda/indices.h"
 #include "cuda/vector.h"
 #include "cuda/walk.h"
 
@@ -33,14 +34,7 @@ struct TokenWalk {
 };
 
 struct Slots {
-  __device__ std::int64_t At(std::int64_t token) const {
-    return is_int32 ? static_cast<const std::int32_t*>(data)[token * stride]
-                    : static_cast<const std::int64_t*>(data)[token * stride];
-  }
-
-  const void* data;
-  bool is_int32;
-  std::int64_t stride;  // in elements
+  Indices mapping;
   std::int64_t tokens;
   std::int64_t block_size;
   std::int64_t end;  // of the slots that the caches have
@@ -60,7 +54,7 @@ __global__ void __launch_bounds__(kBlock)
     CacheKernel(const TokenWalk keys, const TokenWalk values, const Slots slots) {
   const TokenWalk& tokens = blockIdx.y == 0 ? keys : values;
   for (std::int64_t token = blockIdx.x; token < slots.tokens; token += gridDim.x) {
-    const std::int64_t slot = slots.At(token);
+    const std::int64_t slot = slots.mapping.At(0, token);
     if (slot < 0 || slot >= slots.end) continue;
     const std::int64_t block = slot / slots.block_size;
     const char* const from = tokens.walk.data[1] + token * tokens.token_stride;
@@ -94,12 +88,7 @@ void ReshapeAndCache(const Invocation& invocation, const Tensor& key, const Tens
   if (count == 0 || key.element_count() == 0 || key_cache.element_count() == 0) return;
   const std::size_t dimension = SlotDimension(key_cache);
   const std::int64_t block_size = key_cache.shape()[dimension];
-  const Slots slots{slot_mapping.data(),
-                    slot_mapping.data_type() == DataType::kInt32,
-                    slot_mapping.strides()[0],
-                    count,
-                    block_size,
-                    key_cache.shape()[0] * block_size};
+  const Slots slots{Indices(slot_mapping), count, block_size, key_cache.shape()[0] * block_size};
   const auto size = static_cast<int>(DataTypeSize(key_cache.data_type()));
   const std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const dim3 grid(static_cast<unsigned>(std::min(count, most)), 2);

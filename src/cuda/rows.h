@@ -82,17 +82,22 @@ inline bool HasRows(const Invocation& call) {
 }
 inline constexpr char kRowsLimit[] = "fewer than 2^31 rows, in at most 8 dimensions after merging";
 
-// True if every row of the tensor starts at a vector boundary and consists of whole vectors.
-inline bool IsVectorizable(const Tensor& tensor) {
+// True if every row of the tensor starts at a boundary of vectors of `width` elements and consists
+// of whole ones.
+inline bool IsVectorizable(const Tensor& tensor, std::int64_t width) {
   const std::size_t last = tensor.dimensions() - 1;
-  const std::size_t bytes = DataTypeSize(tensor.data_type());
-  const auto width = static_cast<std::int64_t>(16 / bytes);
-  bool whole = reinterpret_cast<std::uintptr_t>(tensor.data()) % 16 == 0 &&
+  const std::size_t bytes = DataTypeSize(tensor.data_type()) * static_cast<std::size_t>(width);
+  bool whole = reinterpret_cast<std::uintptr_t>(tensor.data()) % bytes == 0 &&
                tensor.shape()[last] % width == 0 && tensor.strides()[last] == 1;
   for (std::size_t i = 0; i < last; ++i) {
     whole &= tensor.strides()[i] % width == 0 || tensor.shape()[i] == 1;
   }
   return whole;
+}
+
+// The same, of vectors of 16 bytes.
+inline bool IsVectorizable(const Tensor& tensor) {
+  return IsVectorizable(tensor, static_cast<std::int64_t>(16 / DataTypeSize(tensor.data_type())));
 }
 
 struct LaunchShape {
@@ -111,6 +116,15 @@ inline LaunchShape ShapeOf(const Rows& rows, std::int64_t vectors, int kept = kV
   }
   const int rows_of_block = threads <= kWarpSize ? kThreadsOfShortRows / threads : 1;
   return {dim3((rows.count + rows_of_block - 1) / rows_of_block), dim3(threads, rows_of_block)};
+}
+
+// The threads of a block that processes `count` elements: those of up to eight warps, if each has
+// about eight.
+inline constexpr int kFewThreads = 8 * kWarpSize;
+inline unsigned ThreadsOf(std::int64_t count) {
+  int threads = kWarpSize;
+  while (threads < kFewThreads && threads * 8 < count) threads *= 2;
+  return static_cast<unsigned>(threads);
 }
 
 // The row of a thread. All threads of a block must stay until the last reduction, so that a thread

@@ -1,7 +1,8 @@
 """The CUDA implementations, run on host memory by the emulator in tests/cuda/emulator.
 
 They are built there with AddressSanitizer, and run in a process of their own. A call is sent to it
-as text and the bytes of its arrays. numpy has no bfloat16: its bits are sent as uint16.
+as text and the bytes of its arrays. numpy has no bfloat16: its bits are sent as uint16. The
+metadata of an array's type can have another name for it.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class Buffers:
         base = owner(array)
         index = next(i for i, candidate in enumerate(self.owners) if candidate is base)
         offset = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
-        name = "bfloat16" if array.dtype == np.uint16 else array.dtype.name
+        named = (array.dtype.metadata or {}).get("name")
+        name = named or ("bfloat16" if array.dtype == np.uint16 else array.dtype.name)
         strides = [stride // array.itemsize for stride in array.strides]
         return [index, offset if array.size else 0, name, array.ndim, *array.shape, *strides]
 

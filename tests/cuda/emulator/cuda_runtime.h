@@ -137,6 +137,18 @@ T __ldg(const T* pointer) {
   return *pointer;
 }
 
+// No other thread runs in between.
+inline int atomicAdd(int* address, int value) {
+  const int old = *address;
+  *address += value;
+  return old;
+}
+inline int atomicMax(int* address, int value) {
+  const int old = *address;
+  if (old < value) *address = value;
+  return old;
+}
+
 inline float rsqrtf(float value) { return 1 / sqrt(value); }
 inline double rsqrt(double value) { return 1 / sqrt(value); }
 inline float __expf(float value) { return exp(value); }
