@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ci.analysis.blame import BUILD, SUITE, CellRun
 from ci.errors import InfrastructureError, UsageError
-from ci.facts import sentences as say
 from ci.facts.environment_key import environment_key
 from ci.facts.failures import DIED, ENDED_USUALLY, reason_line
+from ci.facts.sentences import on_tests
 from ci.model.plan import EngineKind, RunPlan
 from ci.model.results import PlatformResult
 from ci.model.verdicts import Product
@@ -135,7 +135,7 @@ def read_cell_run(store: Store, run_id: str, row: PlatformResult) -> CellRun:
     messages = {name: reason_line(text, name) for name, text in stored.failures.items()}
     if row.built is False and row.failures:
         messages[BUILD] = row.failures[0].message
-    breaches = [it.text for it in row.verdict.evidence if it.code == say.contract_broken.code]
+    breaches = [it.text for it in row.verdict.evidence if it.code == on_tests.contract_broken.code]
     if breaches:
         messages[SUITE] = breaches[0]
     reruns = store.reruns(run_id, row.platform)
