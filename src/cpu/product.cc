@@ -413,11 +413,9 @@ const ProductKernels& ProductKernelsOf(DataType type) {
   });
 }
 
-void MultiplyBytes(DataType type, const Matrix& a, const Matrix& b, const Matrix& out) {
+void MultiplyFloat8(const Matrix& a, const Matrix& b, const Matrix& out) {
   if (out.rows == 0 || out.columns == 0) return;
-  const ProductKernels* const kernels = type == DataType::kInt8
-                                            ? &INFINI_OPS_KERNEL(kByteKernels<std::int8_t>)
-                                            : &INFINI_OPS_KERNEL(kByteKernels<Float8>);
+  const ProductKernels* const kernels = &INFINI_OPS_KERNEL(kFloat8Kernels);
   const MatrixProduct product{kernels, out.rows, out.columns, a.columns, a, b, {}, out, 1, 0};
   product.RunPacked();
 }

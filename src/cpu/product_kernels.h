@@ -114,24 +114,17 @@ void MultiplyInPlace(std::int64_t m, std::int64_t columns, std::int64_t k, const
 }
 
 // Converts rows of elements that are `stride` apart.
-template <typename T, typename C = Computed<T>>
+template <typename T>
 void Convert(const void* source, std::int64_t row_stride, std::int64_t stride, std::int64_t rows,
              std::int64_t count, void* converted, std::int64_t row_size) {
   const T* row = static_cast<const T*>(source);
-  C* target = static_cast<C*>(converted);
+  Computed<T>* target = static_cast<Computed<T>*>(converted);
   for (; rows > 0; --rows, row += row_stride, target += row_size) {
     std::int64_t i = 0;
     if (stride == 1) {
-      for (; i + kLanes<T> <= count; i += kLanes<T>) {
-        if constexpr (std::is_same_v<C, Computed<T>>) {
-          Store(target + i, Load(row + i));
-        } else {
-          const Integers integers = reinterpret_cast<Integers>(Load(row + i));
-          Store(target + i, __builtin_convertvector(integers, Vector<C>));
-        }
-      }
+      for (; i + kLanes<T> <= count; i += kLanes<T>) Store(target + i, Load(row + i));
     }
-    for (; i < count; ++i) target[i] = static_cast<C>(row[i * stride]);
+    for (; i < count; ++i) target[i] = static_cast<Computed<T>>(row[i * stride]);
   }
 }
 
@@ -353,16 +346,14 @@ constexpr ProductKernels KernelsOf() {
 template <typename T>
 inline constexpr ProductKernels kProductKernels = KernelsOf<T>();
 
-// Of 8-bit elements that are multiplied as float, into an out of float. Packed only.
-template <typename T>
-constexpr ProductKernels ByteKernelsOf() {
+// Of elements that are multiplied into an out of float. Packed only.
+constexpr ProductKernels Float8KernelsOf() {
   ProductKernels kernels = KernelsOf<float>();
-  kernels.element_size = sizeof(T);
-  kernels.convert = &Convert<T, float>;
+  kernels.element_size = sizeof(Float8);
+  kernels.convert = &Convert<Float8>;
   return kernels;
 }
 
-template <typename T>
-inline constexpr ProductKernels kByteKernels = ByteKernelsOf<T>();
+inline constexpr ProductKernels kFloat8Kernels = Float8KernelsOf();
 
 }  // namespace infini::ops::cpu::INFINI_OPS_ISA

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "cpu/copy.h"
 #include "cpu/elements.h"
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
@@ -24,13 +25,79 @@ Matrix MatrixOf(const Tensor& tensor) {
           tensor.strides()[1]};
 }
 
-// Columns of `a` and as many rows of `b`, from `begin` on.
-void MultiplySteps(DataType type, Matrix a, Matrix b, std::int64_t begin, std::int64_t count,
-                   const Matrix& sums) {
-  a.data += begin * a.column_stride;
-  b.data += begin * b.row_stride;
-  a.columns = b.rows = count;
-  cpu::MultiplyBytes(type, a, b, sums);
+const std::int8_t* BytesAt(const Matrix& matrix, std::int64_t i, std::int64_t j) {
+  return reinterpret_cast<const std::int8_t*>(matrix.data) + i * matrix.row_stride +
+         j * matrix.column_stride;
+}
+
+// Steps along k for which four widened rows of `a` stay in the first-level cache.
+constexpr std::int64_t kSteps = 2048;
+
+// Rows and columns that one thread multiplies at a time. The columns stay in the second-level
+// cache.
+constexpr std::int64_t kBlock = 64;
+
+// `b`, or a copy if its columns are not contiguous. Columns of the copy are not a power of two
+// apart, so that they do not share a few lines of the cache.
+Matrix WithContiguousColumns(const Matrix& b, cpu::Buffer* memory) {
+  if (b.row_stride == 1) return b;
+  const std::int64_t stride = cpu::CeilDiv(b.rows, 128) * 128 + 64;
+  *memory = cpu::Buffer(b.columns * stride);
+  const cpu::Copy copy = cpu::CopyOf(1);
+  const auto copy_columns = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t j = begin; j < end; j += kBlock) {
+      const std::int64_t count = std::min(kBlock, end - j);
+      for (std::int64_t i = 0; i < b.rows; ++i) {
+        copy(b.data + i * b.row_stride + j * b.column_stride, b.column_stride,
+             memory->get() + j * stride + i, stride, count);
+      }
+    }
+  };
+  cpu::ParallelFor(b.columns, cpu::kElementsPerThread / stride, copy_columns);
+  return {memory->get(), b.rows, b.columns, 1, stride};
+}
+
+// The rows of `a` as the kernels take them, `row_size` apart.
+cpu::Buffer WidenRows(const Matrix& a, std::int64_t row_size) {
+  cpu::Buffer wide(cpu::FilledUp(a.rows) * row_size *
+                   static_cast<std::int64_t>(sizeof(std::int16_t)));
+  const auto widen = INFINI_OPS_KERNEL(WidenRow);
+  const auto widen_rows = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      widen(BytesAt(a, i, 0), a.column_stride, a.columns,
+            reinterpret_cast<std::int16_t*>(wide.get()) + i * row_size);
+    }
+  };
+  cpu::ParallelFor(a.rows, cpu::kElementsPerThread / (row_size + 1), widen_rows);
+  return wide;
+}
+
+// a @ b of int8, modulo 2^32. `sums` has the rows of the product one after the other.
+void MultiplyIntegers(const Matrix& a, const Matrix& factors, std::uint32_t* sums) {
+  const std::int64_t m = a.rows, n = factors.columns, k = a.columns;
+  cpu::Buffer memory(0);
+  const Matrix b = WithContiguousColumns(factors, &memory);
+  const std::int64_t row_size = cpu::CeilDiv(k, 64) * 64;
+  const cpu::Buffer buffer = WidenRows(a, row_size);
+  const auto* const rows = reinterpret_cast<const std::int16_t*>(buffer.get());
+  const auto multiply = INFINI_OPS_KERNEL(MultiplyBytes);
+  const std::int64_t down = cpu::CeilDiv(m, kBlock);
+  const auto multiply_blocks = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t i = block % down * kBlock;
+      const std::int64_t j = block / down * kBlock;
+      std::int64_t step = 0;
+      do {
+        multiply(std::min(kBlock, m - i), std::min(kBlock, n - j), std::min(kSteps, k - step),
+                 rows + i * row_size + step, row_size, BytesAt(b, step, j), b.column_stride,
+                 sums + i * n + j, n, step > 0);
+        step += kSteps;
+      } while (step < k);
+    }
+  };
+  const std::int64_t of_block = kBlock * std::min(m, kBlock) * (k + 1);
+  cpu::ParallelFor(down * cpu::CeilDiv(n, kBlock), cpu::kMultiplicationsPerThread / of_block,
+                   multiply_blocks);
 }
 
 // Scales with the step from one to the next, which is 0 if there is only one.
@@ -45,14 +112,6 @@ struct Scales {
   const float* data;
   std::int64_t step = 0;
 };
-
-void AddIntegers(const float* sums, std::uint32_t* totals, std::int64_t count) {
-  cpu::ParallelFor(count, cpu::kElementsPerThread, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      totals[i] += static_cast<std::uint32_t>(static_cast<std::int32_t>(sums[i]));
-    }
-  });
-}
 
 // `sums` has 32-bit integers or floats.
 void Scale(const Tensor& sums, bool are_integers, const Tensor& a_scales, const Tensor& b_scales,
@@ -79,25 +138,18 @@ template <>
 struct Operator<ScaledMm, Device::Type::kCpu, 0> {
   static void Run(const Tensor& a, const Tensor& b, const Tensor& a_scales, const Tensor& b_scales,
                   const std::optional<Tensor>& bias, const Tensor& out) {
-    const std::int64_t count = out.element_count();
-    const std::int64_t steps = a.shape()[1];
-    const bool is_int8 = a.data_type() == DataType::kInt8;
-    const bool has_totals = is_int8 && steps > cpu::kExactSteps;
-    const cpu::Buffer sums(count * 4);
+    if (out.element_count() == 0) return;
+    const bool are_integers = a.data_type() == DataType::kInt8;
     const std::int64_t columns = out.shape()[1];
-    const Matrix product{sums.get(), out.shape()[0], columns, columns, 1};
-    std::vector<std::uint32_t> totals(has_totals ? static_cast<std::size_t>(count) : 0);
-    if (has_totals) {
-      for (std::int64_t begin = 0; begin < steps; begin += cpu::kExactSteps) {
-        const std::int64_t part = std::min(cpu::kExactSteps, steps - begin);
-        MultiplySteps(a.data_type(), MatrixOf(a), MatrixOf(b), begin, part, product);
-        AddIntegers(reinterpret_cast<const float*>(sums.get()), totals.data(), count);
-      }
+    const cpu::Buffer sums(out.element_count() * 4);
+    if (are_integers) {
+      MultiplyIntegers(MatrixOf(a), MatrixOf(b), reinterpret_cast<std::uint32_t*>(sums.get()));
     } else {
-      cpu::MultiplyBytes(a.data_type(), MatrixOf(a), MatrixOf(b), product);
+      cpu::MultiplyFloat8(MatrixOf(a), MatrixOf(b),
+                          {sums.get(), out.shape()[0], columns, columns, 1});
     }
-    void* const results = has_totals ? static_cast<void*>(totals.data()) : sums.get();
-    Scale({results, out.shape(), DataType::kFloat32}, has_totals, a_scales, b_scales, bias, out);
+    Scale({sums.get(), out.shape(), DataType::kFloat32}, are_integers, a_scales, b_scales, bias,
+          out);
   }
 };
 

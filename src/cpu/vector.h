@@ -60,6 +60,27 @@ inline INFINI_OPS_INLINE void StoreHalves(void* target, Integers lanes) {
 #endif
 }
 
+// Stores the lowest byte of each lane.
+inline INFINI_OPS_INLINE void StoreBytes(void* target, Words lanes) {
+#if INFINI_OPS_VECTOR_BYTES <= 32 && defined(__x86_64__)
+  // GCC 12 would extract each lane, with 40 instructions.
+  const Integers bytes = reinterpret_cast<Integers>(lanes & 0xFFu);
+#if INFINI_OPS_VECTOR_BYTES == 32
+  using Half = VectorOf<std::int32_t, 16>::Type;
+  Half parts[2];
+  std::memcpy(parts, &bytes, sizeof(bytes));
+  const auto halves = __builtin_ia32_packssdw128(parts[0], parts[1]);
+#else
+  const auto halves = __builtin_ia32_packssdw128(bytes, bytes);
+#endif
+  const auto packed = __builtin_ia32_packuswb128(halves, halves);
+  std::memcpy(target, &packed, INFINI_OPS_VECTOR_BYTES / 4);
+#else
+  using Bytes = VectorOf<std::uint8_t, INFINI_OPS_VECTOR_BYTES / 4>;
+  *static_cast<Bytes::Loose*>(target) = __builtin_convertvector(lanes, Bytes::Type);
+#endif
+}
+
 inline INFINI_OPS_INLINE void NarrowFloat16(void* target, Vector<float> value) {
 #if INFINI_OPS_VECTOR_BYTES >= 32
   constexpr int to_nearest = 0;
@@ -165,9 +186,11 @@ inline INFINI_OPS_INLINE void Store(T* target, Vector<Computed<T>> value) {
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     NarrowBFloat16(target, value);
   } else if constexpr (std::is_same_v<T, Float8>) {
-    Store(reinterpret_cast<std::uint8_t*>(target), RoundToFloat8(value));
+    StoreBytes(target, RoundToFloat8(value));
   } else if constexpr (std::is_floating_point_v<T>) {
     *reinterpret_cast<typename VectorOf<T>::Loose*>(target) = value;
+  } else if constexpr (sizeof(T) == 1) {
+    StoreBytes(target, value);
   } else {
     *reinterpret_cast<typename Packed<T>::Loose*>(target) =
         __builtin_convertvector(value, typename Packed<T>::Type);

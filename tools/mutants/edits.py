@@ -150,10 +150,10 @@ WRONG_NATIVE_KERNELS = (
         "      static thread_local Extremes range;\n      kernels.extend(from, size, &range);",
     ),
     (
-        "sums of int8 are no integers after 1024 steps",
-        "src/cpu/product.h",
-        "kExactSteps = 1024;",
-        "kExactSteps = 1 << 20;",
+        "products of int8 have only the last 2048 steps",
+        "src/cpu/scaled_mm.cc",
+        "sums + i * n + j, n, step > 0);",
+        "sums + i * n + j, n, false);",
     ),
     (
         "the slot of the first token is not checked",
