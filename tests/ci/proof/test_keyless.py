@@ -1,6 +1,6 @@
-"""A real bundle is verified for its identity alone; what cannot be signed has a remedy.
+"""A bundle is verified for its identity alone; what cannot be signed has a remedy.
 
-No instance of Sigstore can be reached here: nothing is signed for real.
+The public instance of Sigstore cannot be reached here. Its client signs with an instance of ours.
 """
 
 from __future__ import annotations
@@ -10,15 +10,11 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
-from sigstore import dsse
-from sigstore.models import Bundle
+from sigstore.models import Bundle, ClientTrustConfig
 
 import ci.proof
 from ci import cli
@@ -27,13 +23,11 @@ from ci.proof import keyless
 from ci.proof.statements import SignedFiles
 from ci.util.process import TOKEN_VARIABLE, inherited_environment
 from tests.ci.attested_runs import RUN_ID, decision_about, write_run
+from tests.ci.sigstore_instance import LIFETIME, Instance, running_instance
 
-DATA = Path("tests/ci/data")
-BUNDLE, TRUST = DATA / "sigstore-bundle.json", DATA / "sigstore-trust.json"
-PROJECT = "https://github.com/sigstore-conformance/extremely-dangerous-public-oidc-beacon"
-WORKFLOW = ".github/workflows/extremely-dangerous-oidc-beacon.yml@refs/heads/main"
-IDENTITY = f"{PROJECT}/{WORKFLOW}"
-ISSUER = "https://token.actions.githubusercontent.com"
+IDENTITY = "https://example.com/operators/.github/workflows/release.yml@refs/tags/v1.2"
+ISSUER = "https://ci.example.com"
+PAYLOAD = b'{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{"gitCommit":"0123"}}]}'
 VARIABLES = (
     "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
     "BUILDKITE",
@@ -50,27 +44,73 @@ def _no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def opened(text: str, identity: str = IDENTITY, issuer: str = ISSUER) -> bytes:
-    return keyless.bundle_opener(keyless.read_trust(TRUST), identity, issuer)(text)
+@pytest.fixture(scope="module")
+def instance() -> Iterator[Instance]:
+    with running_instance(ISSUER) as running:
+        yield running
 
 
-def test_a_real_bundle_is_verified() -> None:
-    statement = json.loads(opened(BUNDLE.read_text()))
-    assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
-    assert [it["name"] for it in statement["subject"]] == ["a.txt"]
+@pytest.fixture
+def trust_file(instance: Instance, tmp_path: Path) -> Path:
+    path = tmp_path / "trust.json"
+    path.write_text(json.dumps(instance.trust()))
+    return path
+
+
+def token(**claims: object) -> str:
+    now = int(time.time())
+    known = {"aud": "sigstore", "sub": IDENTITY, "iss": ISSUER}
+    parts = ({"alg": "none"}, {**known, "iat": now, "exp": now + 60, **claims})
+    encoded = (base64.urlsafe_b64encode(json.dumps(it).encode()) for it in parts)
+    return b".".join((*encoded, b"")).decode().replace("=", "")  # nothing here checks a signature
+
+
+def configured(trust: dict[str, Any]) -> ClientTrustConfig:
+    return ClientTrustConfig.from_json(json.dumps(trust))
+
+
+def signed(trust: dict[str, Any], *payloads: bytes) -> list[dict[str, Any]]:
+    """Return the bundles of payloads that one certificate signs."""
+    signer = keyless.request_signer(configured(trust), {TOKEN_VARIABLE: token()})
+    return [json.loads(keyless.sign(it, signer)) for it in payloads]
+
+
+def opened(
+    bundle: object, trust: dict[str, Any], identity: str = IDENTITY, issuer: str = ISSUER
+) -> bytes:
+    return keyless.bundle_opener(configured(trust), identity, issuer)(json.dumps(bundle))
+
+
+def log_entry(bundle: dict[str, Any]) -> dict[str, Any]:
+    entry: dict[str, Any]
+    [entry] = bundle["verificationMaterial"]["tlogEntries"]
+    return entry
+
+
+def test_what_an_identity_signs_is_verified() -> None:
+    payloads = [PAYLOAD + b" " * it for it in range(9)]
+    with running_instance(ISSUER) as instance:
+        trust = instance.trust()
+        bundles = signed(trust, *payloads)
+    assert [opened(it, trust) for it in bundles] == payloads  # without the instance
+    assert [log_entry(it)["logIndex"] for it in bundles] == [str(it) for it in range(9)]
 
 
 @pytest.mark.parametrize(
     ("identity", "issuer", "message"),
     [
-        ("me@example.com", ISSUER, "do not match me@example.com; actual SANs: {'github.com/sigst"),
-        (IDENTITY.replace("main", "mine"), ISSUER, "SANs do not match"),
+        ("me@example.com", ISSUER, "do not match me@example.com; actual SANs: {'example.com/oper"),
+        (IDENTITY.replace("v1.2", "v1.3"), ISSUER, "SANs do not match"),
         (IDENTITY, "https://example.com", f"OIDCIssuer does not match (got '{ISSUER}', expected"),
     ],
 )
-def test_another_identity_is_refused(identity: str, issuer: str, message: str) -> None:
+def test_another_identity_is_refused(
+    identity: str, issuer: str, message: str, instance: Instance
+) -> None:
+    trust = instance.trust()
+    [bundle] = signed(trust, PAYLOAD)
     with pytest.raises(ValueError, match=r"^the bundle is not valid: ") as error:
-        opened(BUNDLE.read_text(), identity, issuer)
+        opened(bundle, trust, identity, issuer)
     assert message in str(error.value)
 
 
@@ -90,39 +130,100 @@ def no_log(bundle: dict[str, Any]) -> None:
     bundle["verificationMaterial"]["tlogEntries"] = []
 
 
+def no_proof(bundle: dict[str, Any]) -> None:
+    log_entry(bundle)["inclusionProof"]["hashes"] = []
+
+
+def no_promise(bundle: dict[str, Any]) -> None:
+    del log_entry(bundle)["inclusionPromise"]
+
+
 def no_time(bundle: dict[str, Any]) -> None:
-    bundle["verificationMaterial"]["timestampVerificationData"] = {}
+    del log_entry(bundle)["integratedTime"]
 
 
-@pytest.mark.parametrize("change", [other_payload, other_kind, other_signature, no_log, no_time])
-def test_a_changed_bundle_is_refused(change: Callable[[dict[str, Any]], None]) -> None:
-    bundle = json.loads(BUNDLE.read_text())
+def other_time(bundle: dict[str, Any]) -> None:
+    entry = log_entry(bundle)
+    entry["integratedTime"] = str(int(entry["integratedTime"]) + 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (other_payload, "DSSE: invalid signature"),
+        (other_kind, "DSSE: invalid signature"),
+        (other_signature, "DSSE: invalid signature"),
+        (no_log, "expected exactly one log entry"),
+        (no_proof, "inclusion proof has wrong size"),
+        (no_promise, "must contain an inclusion promise or signed timestamp"),
+        (no_time, "not enough sources of verified time"),
+        (other_time, "SET: invalid inclusion promise"),
+    ],
+)
+def test_a_changed_bundle_is_refused(
+    change: Callable[[dict[str, Any]], None], message: str, instance: Instance
+) -> None:
+    trust = instance.trust()
+    _, bundle = signed(trust, b"{}", PAYLOAD)  # a proof of the first entry has no hashes
     change(bundle)
-    with pytest.raises(ValueError, match=r"got no Sigstore bundle|the bundle is not valid"):
-        opened(json.dumps(bundle))
+    with pytest.raises(ValueError, match=rf"(got no Sigstore bundle|is not valid): .*{message}"):
+        opened(bundle, trust)
+
+
+def test_an_entry_of_another_statement_is_refused(instance: Instance) -> None:
+    trust = instance.trust()
+    bundle, other = signed(trust, PAYLOAD, b"{}")
+    bundle["dsseEnvelope"] = other["dsseEnvelope"]
+    with pytest.raises(ValueError, match="log entry payload hash does not match bundle"):
+        opened(bundle, trust)
+
+
+def test_a_signature_after_the_certificate_expired_is_refused(
+    monkeypatch: pytest.MonkeyPatch, instance: Instance
+) -> None:
+    trust = instance.trust()
+    lifetime_s = int(LIFETIME.total_seconds())
+    monkeypatch.setattr(instance.log, "ahead_s", lifetime_s - 60)
+    [bundle] = signed(trust, PAYLOAD)
+    assert opened(bundle, trust) == PAYLOAD
+    monkeypatch.setattr(instance.log, "ahead_s", lifetime_s + 60)
+    [bundle] = signed(trust, PAYLOAD)
+    with pytest.raises(ValueError, match="failed to build timestamp certificate chain: "):
+        opened(bundle, trust)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("certificateAuthorities", "failed to build timestamp certificate chain: "),
+        ("ctlogs", "failed to verify SCT on signing certificate: "),
+        ("tlogs", "invalid log entry: checkpoint: invalid signature"),
+    ],
+)
+def test_another_instance_is_refused(part: str, message: str, instance: Instance) -> None:
+    trust = instance.trust()
+    [bundle] = signed(trust, PAYLOAD)
+    other = Instance(instance.address, ISSUER).trust()
+    trust["trustedRoot"][part] = other["trustedRoot"][part]
+    with pytest.raises(ValueError, match=f"^the bundle is not valid: {message}"):
+        opened(bundle, trust)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "\udcff", '{"payload": ""}', "[" * 100_000])
-def test_what_is_no_bundle_is_refused(text: str) -> None:
+def test_what_is_no_bundle_is_refused(text: str, instance: Instance) -> None:
     with pytest.raises(ValueError, match="got no Sigstore bundle: "):
-        opened(text)
-
-
-def token(**claims: object) -> str:
-    now = int(time.time())
-    known = {"aud": "sigstore", "sub": "me", "iss": "https://ci.example.com"}
-    parts = ({"alg": "none"}, {**known, "iat": now, "exp": now + 60, **claims})
-    encoded = (base64.urlsafe_b64encode(json.dumps(it).encode()) for it in parts)
-    return b".".join((*encoded, b"")).decode().replace("=", "")  # nothing here checks a signature
+        keyless.bundle_opener(configured(instance.trust()), IDENTITY, ISSUER)(text)
 
 
 @pytest.mark.parametrize(
     "environ",
     [{}, {TOKEN_VARIABLE: ""}, {TOKEN_VARIABLE: "a secret"}, {TOKEN_VARIABLE: token(exp=1)}],
 )
-def test_without_an_identity_nothing_is_requested(environ: dict[str, str]) -> None:
+def test_without_an_identity_nothing_is_requested(
+    environ: dict[str, str], trust_file: Path
+) -> None:
     with pytest.raises(InfrastructureError, match=r"got no (valid )?identity token") as error:
-        keyless.request_signer(keyless.read_trust(TRUST), environ)
+        keyless.request_signer(keyless.read_trust(trust_file), environ)
     assert "id-token: write" in str(error.value.remedy)
     assert (environ.get(TOKEN_VARIABLE) or "secret") not in str(error.value)
 
@@ -132,52 +233,19 @@ def test_other_programs_do_not_get_the_token(monkeypatch: pytest.MonkeyPatch) ->
     assert TOKEN_VARIABLE not in inherited_environment()
 
 
-class Authority(BaseHTTPRequestHandler):
-    """A certificate authority that refuses."""
-
-    asked: list[str]
-
-    def do_POST(self) -> None:
-        assert b"CERTIFICATE REQUEST" in base64.b64decode(
-            self._request()["certificateSigningRequest"]
-        )
-        self.asked.append(self.headers["Authorization"])
-        self.send_response(400)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def _request(self) -> dict[str, Any]:
-        request: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        return request
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def authority() -> Iterator[HTTPServer]:
-    Authority.asked = []
-    with HTTPServer(("127.0.0.1", 0), Authority) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-        yield server
-        server.shutdown()
-
-
-def write_trust(path: Path, authority: str) -> Path:
-    """Write the configuration of an instance with this certificate authority."""
-    trust = json.loads(TRUST.read_text())
-    trust["signingConfig"]["caUrls"][0]["url"] = authority
-    path.write_text(json.dumps(trust))
-    return path
-
-
-def test_the_certificate_is_requested_for_the_token(authority: HTTPServer, tmp_path: Path) -> None:
-    address = f"http://127.0.0.1:{authority.server_port}"
-    trust = keyless.read_trust(write_trust(tmp_path / "trust.json", address))
-    identity = token()
+def test_an_identity_that_the_authority_does_not_know(trust_file: Path) -> None:
+    unknown = {TOKEN_VARIABLE: token(iss="https://example.com")}
     with pytest.raises(InfrastructureError, match="got no certificate: 400 Client Error: "):
-        keyless.request_signer(trust, {TOKEN_VARIABLE: identity})
-    assert Authority.asked == [f"Bearer {identity}"]
+        keyless.request_signer(keyless.read_trust(trust_file), unknown)
+
+
+def test_a_log_that_cannot_be_reached(instance: Instance) -> None:
+    trust = instance.trust()
+    nowhere = Instance("http://127.0.0.1:1", ISSUER).trust()["signingConfig"]
+    trust["signingConfig"]["rekorTlogUrls"] = nowhere["rekorTlogUrls"]
+    with pytest.raises(InfrastructureError, match="a statement cannot be signed: ") as error:
+        signed(trust, PAYLOAD)
+    assert error.value.remedy == keyless.SERVICE_REMEDY
 
 
 def test_without_a_network_the_remedy_is_named(
@@ -185,7 +253,8 @@ def test_without_a_network_the_remedy_is_named(
 ) -> None:
     monkeypatch.setenv(TOKEN_VARIABLE, token())
     write_run(tmp_path / "results")
-    trust = write_trust(tmp_path / "trust.json", "http://127.0.0.1:1")
+    trust = tmp_path / "trust.json"
+    trust.write_text(json.dumps(Instance("http://127.0.0.1:1", ISSUER).trust()))
     words = ("attest", RUN_ID, "--results", str(tmp_path / "results"), "--sigstore")
     assert cli.main([*words, "--trust-config", str(trust)]) == ExitCode.INFRASTRUCTURE
     error = capsys.readouterr().err
@@ -194,9 +263,10 @@ def test_without_a_network_the_remedy_is_named(
     assert not (tmp_path / "results" / RUN_ID / "attestations").exists()
 
 
-def test_a_file_that_is_no_trust_configuration(tmp_path: Path) -> None:
+def test_a_file_that_is_no_trust_configuration(instance: Instance, tmp_path: Path) -> None:
     path = tmp_path / "trust.json"
-    for text in ("", "{}", BUNDLE.read_text()):
+    [bundle] = signed(instance.trust(), PAYLOAD)
+    for text in ("", "{}", json.dumps(bundle)):
         path.write_text(text)
         with pytest.raises(UsageError, match=r"--trust-config: .*: got .*, expected application/"):
             keyless.read_trust(path)
@@ -204,68 +274,83 @@ def test_a_file_that_is_no_trust_configuration(tmp_path: Path) -> None:
         keyless.read_trust(tmp_path / "missing")
 
 
-class RecordedSigner:
-    """Signs statements as the library does, and returns a bundle of another one.
-
-    A bundle of its own would need a certificate, and an entry in a log.
-    """
-
-    def __init__(self) -> None:
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self.signed: list[bytes] = []
-
-    def sign_dsse(self, statement: dsse.Statement) -> Bundle:
-        envelope = dsse._sign(self.key, statement)
-        self.signed.append(dsse._verify(self.key.public_key(), envelope))
-        return Bundle.from_json(BUNDLE.read_text())
+def write_decided_run(folder: Path) -> tuple[Path, list[str]]:
+    """Write a run and a decision; return its folder, and the words that attest both."""
+    run = write_run(folder / "results")
+    decision = folder / "decision.json"
+    decision.write_text(decision_about(run).to_json())
+    words = ["attest", RUN_ID, "--results", str(run.parent), "--decision", str(decision)]
+    return run, words
 
 
-def test_the_statements_are_what_is_signed(
+def test_a_signed_run_is_verified(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Output
 ) -> None:
-    run = write_run(tmp_path / "results")
-    decision = tmp_path / "decision.json"
-    decision.write_text(decision_about(run).to_json())
-    words = ["attest", RUN_ID, "--results", str(tmp_path / "results"), "--decision", str(decision)]
-    assert cli.main(words) == ExitCode.PASSED
-    unsigned = {it.name: it.read_text().rstrip() for it in (run / "statements").iterdir()}
-    signer = RecordedSigner()
-    monkeypatch.setattr(keyless, "request_signer", lambda *_: signer)
-    other = run / "attestations" / "nvidia.test-result.json"  # what a key signed stays
-    other.parent.mkdir()
-    other.write_text("{}")
-    sigstore = (*words, "--sigstore", "--trust-config", str(TRUST))
-    assert cli.main(sigstore) == ExitCode.PASSED
-
-    inputs = "verification-summary.json"  # which names the other files
-    payloads = [it.decode() for it in signer.signed]
-    assert sorted(payloads[:-1]) == sorted(unsigned[it] for it in unsigned if it != inputs)
-    summary = json.loads(payloads[-1])["predicate"]["inputAttestations"]
-    written = {it.name for it in (run / "attestations").iterdir()} - {other.name}
-    ends = {it.removesuffix(".json") + SignedFiles.SIGSTORE.end for it in unsigned}
-    assert written == {*ends, "attestations.sigstore.jsonl"}
-    assert {it["uri"] for it in summary} == {it for it in ends if not it.startswith("verif")}
-    lines = (run / "attestations" / "attestations.sigstore.jsonl").read_text().splitlines()
-    assert [Bundle.from_json(it).to_json() for it in lines] == lines
+    run, words = write_decided_run(tmp_path)
+    trust = tmp_path / "trust.json"
+    monkeypatch.setenv(TOKEN_VARIABLE, token())
+    with running_instance(ISSUER) as instance:
+        trust.write_text(json.dumps(instance.trust()))
+        assert cli.main([*words, "--sigstore", "--trust-config", str(trust)]) == ExitCode.PASSED
     assert "5 attestations" in (shown := capsys.readouterr().out)
     assert "signed with Sigstore; attestations.sigstore.jsonl has all" in shown
 
+    monkeypatch.delenv(TOKEN_VARIABLE)  # and without the instance
+    words = ["attest", "--verify", str(run), "--issuer", ISSUER, "--trust-config", str(trust)]
+    assert cli.main([*words, "--signer", IDENTITY]) == ExitCode.PASSED
+    assert f"verified, signed as {IDENTITY} of {ISSUER}\n" in capsys.readouterr().out
+    other = IDENTITY.replace("v1.2", "v1.3")
+    assert cli.main([*words, "--signer", other]) == ExitCode.PRODUCT_FAILURE
+    assert "SANs do not match" in capsys.readouterr().err
+    (run / "nvidia" / "pytest.jsonl").write_text("{}\n")
+    assert cli.main([*words, "--signer", IDENTITY]) == ExitCode.PRODUCT_FAILURE
+    assert "nvidia/pytest.jsonl: " in capsys.readouterr().err
 
-def test_only_the_bundles_of_a_folder_are_verified(tmp_path: Path, capsys: Output) -> None:
+
+def test_the_statements_are_what_is_signed(
+    monkeypatch: pytest.MonkeyPatch, trust_file: Path, tmp_path: Path, instance: Instance
+) -> None:
+    run, words = write_decided_run(tmp_path)
+    assert cli.main(words) == ExitCode.PASSED
+    unsigned = {it.name: it.read_bytes().rstrip() for it in (run / "statements").iterdir()}
+    other = run / "attestations" / "nvidia.test-result.json"  # what a key signed stays
+    other.parent.mkdir()
+    other.write_text("{}")
+    monkeypatch.setenv(TOKEN_VARIABLE, token())
+    assert cli.main([*words, "--sigstore", "--trust-config", str(trust_file)]) == ExitCode.PASSED
+
+    files = {it: it.removesuffix(".json") + SignedFiles.SIGSTORE.end for it in unsigned}
+    texts = {it: (run / "attestations" / file).read_text() for it, file in files.items()}
+    payloads = {it: opened(json.loads(text), instance.trust()) for it, text in texts.items()}
+    summary = "verification-summary.json"  # which names the other files
+    inputs = json.loads(payloads.pop(summary))["predicate"]["inputAttestations"]
+    assert {it["uri"] for it in inputs} == {files[it] for it in payloads}
+    del unsigned[summary]
+    assert payloads == unsigned
+    whole = run / "attestations" / "attestations.sigstore.jsonl"
+    assert {it.name for it in whole.parent.iterdir()} == {whole.name, other.name, *files.values()}
+    lines = whole.read_text().splitlines()
+    assert [Bundle.from_json(it).to_json() for it in lines] == lines
+
+
+def test_only_the_bundles_of_a_folder_are_verified(
+    trust_file: Path, tmp_path: Path, instance: Instance, capsys: Output
+) -> None:
     run = write_run(tmp_path / "results")
     (run / "attestations").mkdir()
     (run / "attestations" / "cpu.test-result.json").write_text("by a key\n")
-    words = ["attest", "--verify", str(run), "--trust-config", str(TRUST), "--signer", IDENTITY]
-    words += ["--issuer", ISSUER]
+    words = ["attest", "--verify", str(run), "--trust-config", str(trust_file)]
+    words += ["--signer", IDENTITY, "--issuer", ISSUER]
     assert cli.main(words) == ExitCode.USAGE
     assert "got no attestations\n" in (shown := capsys.readouterr().err)
     assert "`attest RUN --sigstore`" in shown
-    (run / "attestations" / "cpu.test-result.sigstore.json").write_text(BUNDLE.read_text())
+    [bundle] = signed(instance.trust(), b"{}")
+    (run / "attestations" / "cpu.test-result.sigstore.json").write_text(json.dumps(bundle))
     assert cli.main([*words, "--format", "json"]) == ExitCode.PRODUCT_FAILURE
     found = json.loads(capsys.readouterr().out)
     assert (found["verified"], found["signer"], found["issuer"]) == (False, IDENTITY, ISSUER)
-    [error] = found["errors"]  # the signature is valid; the statement has no run
-    assert "runDetails.metadata: Field required" in error
+    [error] = found["errors"]  # the signature is valid; the statement is none
+    assert "_type: Field required" in error
 
 
 def test_without_the_package_the_remedy_is_named(
