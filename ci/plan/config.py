@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from functools import reduce
 from typing import Annotated, Self
 
@@ -16,6 +16,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 from ci.model.plan import Exposure
 from ci.model.platforms import GROUPS, PLATFORMS
 from ci.model.release import ReleasePolicy
+from ci.plan.build_options import contradictions
 from ci.plan.retention import RetentionConfig
 from ci.plan.values import (
     ArtifactName,
@@ -485,32 +486,3 @@ class Config(Model):
             raise expected_value(what, "informational", release.informational.index(both[0]))
         others = tuple(it for it in informational if it not in required)
         return release.model_copy(update={"required": required, "informational": others})
-
-
-# Build options in a platform's environment
-
-
-# Variables that scikit-build-core and setuptools' CMake extensions pass to CMake.
-VARIABLES = ("SKBUILD_CMAKE_DEFINE", "SKBUILD_CMAKE_ARGS", "CMAKE_ARGS")
-DETECTION = "AUTO_DETECT_DEVICES"
-_OPTIONS = {f"WITH_{name.upper()}": name for name in PLATFORMS}
-_GIVEN = re.compile(
-    rf"(?:^|;|\s|-D)\s*(?P<name>{'|'.join((*_OPTIONS, DETECTION))})(?::\w+)?=(?P<value>[^;\s\"']*)"
-)
-_ON = frozenset({"ON", "1", "TRUE", "YES", "Y"})  # for CMake, upper or lower case
-
-
-def contradictions(platform: str, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each variable that builds for another device, with the expected build option."""
-    options = [
-        (variable, match["name"], match["value"].upper() in _ON)
-        for variable in VARIABLES
-        for match in _GIVEN.finditer(environment.get(variable, ""))
-    ]
-    own = f"WITH_{platform.upper()}"
-    for variable, name, is_on in options:
-        if is_on and _OPTIONS.get(name, platform) not in (platform, "cpu"):
-            yield variable, f"build option {own}=ON for this platform, not {name}=ON"
-    settings = {name: is_on for _, name, is_on in options}
-    if _OPTIONS.keys() & settings and not settings.get(own, settings.get(DETECTION, True)):
-        yield options[0][0], f"build option {own}=ON for this platform"

@@ -16,6 +16,8 @@ from ci.plan.values import IMAGE_REFERENCE
 
 _REQUIREMENT = re.compile(r"[=<>~!]| @ ")  # none of them is in the reference of an image
 
+_LOCK = re.compile(r"^lock-version *=", re.MULTILINE)  # of PEP 751
+
 
 class EnvironmentKind(StrEnum):
     """What another environment is made of."""
@@ -43,7 +45,12 @@ class EnvironmentChoice:
             return replace(project, environ={**project.environ, variable: self.text})
         path = Path(self.text)
         if self.kind is EnvironmentKind.REQUIREMENT:
-            own = requirements_file(project, platform).read_text("utf-8", "surrogateescape")
+            file = requirements_file(project, platform)
+            own = file.read_text("utf-8", "surrogateescape")
+            if _LOCK.search(own):
+                message = f"'{self.text}': the requirements of {platform} are a lock: {file}"
+                remedy = "Name a requirements file or a lock in place of the requirement."
+                raise UsageError(f"{message}, which a requirement cannot change", remedy=remedy)
             path = folder / f"requirements-{platform}.txt"
             path.write_text(with_requirement(own, self.text), "utf-8", "surrogateescape")
         settings = project.config.platforms[platform]

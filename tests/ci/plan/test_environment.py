@@ -85,6 +85,20 @@ def test_requirements_are_those_of_the_image_too(tmp_path: Path) -> None:
     )
 
 
+def test_a_requirement_does_not_change_a_lock(tmp_path: Path) -> None:
+    planned(tmp_path)
+    lock = tmp_path / "needs.txt"
+    lock.write_text('lock-version = "1.0"\ncreated-by = "pip"\npackages = []\n')
+    project = load_project(tmp_path / "ci.yaml", {})
+    choice = read_choice("torch==2.13.0", "--old-env")
+    with pytest.raises(
+        UsageError, match=r"the requirements of cpu are a lock: .*needs\.txt"
+    ) as error:
+        choice.applied(project, "cpu", tmp_path)
+    assert error.value.remedy
+    assert lock.read_text().startswith("lock-version")
+
+
 def stored(engine: str, **image: str) -> PlatformResult:
     return result(environment={"engine": {"name": engine, "image": image}})
 
