@@ -22,7 +22,7 @@ from ci.gates.regression import Judgement
 from ci.util.process import ProcessError, run
 from ci.util.text import counted, join_names, shorten
 
-MISSING = "abidiff is not installed, which is in Debian's package abigail-tools"
+MISSING = "abidiff of Debian's package abigail-tools is not installed"
 TIMEOUT_S = 120.0  # of one file
 MOST_MEMORY = 8 << 30  # bytes of address space
 LONGEST_REPORT = 1 << 20  # characters

@@ -161,7 +161,7 @@ def _blamed(test: str, message: str | None, cells: Quadrants[Sequence[CellRun]])
 
 
 def newly_skipped(cells: Quadrants[Sequence[CellRun]]) -> list[str]:
-    """Return the tests that passed with neither change, and that both changes together skip.
+    """Return the tests that passed without the changes, and that both changes together skip.
 
     They have no fault, as nothing failed, but nothing tested them either.
     """

@@ -112,7 +112,7 @@ def _add_sigstore(parser: argparse.ArgumentParser) -> None:
         "--sigstore",
         action="store_true",
         help="sign with Sigstore in place of a key, as the identity of this CI job, or of the token"
-        f" in ${TOKEN_VARIABLE}. It becomes public in Sigstore's log",
+        f" in ${TOKEN_VARIABLE}. Sigstore's log makes the identity public",
     )
     parser.add_argument(
         "--signer",
@@ -123,7 +123,7 @@ def _add_sigstore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--issuer",
         metavar="URL",
-        help="with --signer, the OpenID Connect provider that must have issued its token",
+        help="with --signer, the OpenID Connect provider that must have issued the signer's token",
     )
     parser.add_argument(
         "--trust-config",
@@ -155,18 +155,18 @@ def _check_combination(options: argparse.Namespace) -> None:
     """Raise ``UsageError`` unless one thing signs, or one thing verifies."""
     is_sigstore = options.sigstore or options.signer or options.issuer
     if options.key and is_sigstore:
-        message = "attest: got --key and Sigstore's options, expected one kind of signatures"
-        raise UsageError(message, remedy="Call it twice: the files have different names.")
+        message = "attest: got --key and Sigstore's options, expected one kind of signature"
+        raise UsageError(message, remedy="Run it once for each: the files have different names.")
     if options.trust_config and not is_sigstore:
-        message = "--trust-config: got no --sigstore, and no --signer to verify"
-        raise UsageError(message, remedy="Add it, or leave out --trust-config.")
+        message = "--trust-config: got neither --sigstore nor --signer, expected one of them"
+        raise UsageError(message, remedy="Add one, or leave out --trust-config.")
     if not options.verify and (options.signer or options.issuer):
         message = "attest: got --signer or --issuer without --verify: the token names who signs"
         raise UsageError(message, remedy="To sign, use --sigstore alone.")
     if options.verify and is_sigstore and not (options.signer and options.issuer):
-        message = "attest --verify: got not both --signer and --issuer, expected who must have"
+        message = "attest --verify: got no --signer or no --issuer, expected both: who must have"
         remedy = "Add them, such as: --signer me@example.com --issuer https://accounts.google.com"
-        raise UsageError(f"{message} signed, and by whose token", remedy=remedy)
+        raise UsageError(f"{message} signed, and who issued the token", remedy=remedy)
 
 
 def _attest(options: argparse.Namespace) -> int:

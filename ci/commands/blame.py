@@ -154,7 +154,7 @@ def _read_cells(
     found = reader.runs_of(BlameCell(name="both new", commit=new, environment=since))
     if not any(run.failed for run in found):
         return Quadrants(old=(), new_library=(), new_environment=(), new=found)
-    complain(f"{BLAME}: failures with both new: the runs of three more cells decide whose they are")
+    complain(f"{BLAME}: tests failed with both new: three more cells are run to find the cause")
     return Quadrants(
         new=found,
         new_library=reader.runs_of(BlameCell(name="new library", commit=new, environment=before)),

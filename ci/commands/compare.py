@@ -13,8 +13,7 @@ from ci.protocol.distributions import WHEEL_SUFFIX
 
 REFERENCE = (
     "a run id, 'latest', a commit (at least 7 digits), a branch, a tag or any other git revision;"
-    " append /PLATFORM to compare one platform only. Or the file of a contract; or of a wheel, if"
-    " both are wheels"
+    " append /PLATFORM to compare one platform only. Or the file of a contract, or two wheels"
 )
 
 
@@ -27,8 +26,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " where it left BASE; what BASE gained since is only noted. Runs with uncommitted changes"
         " belong to no commit. Times are compared only within one environment, and judged by the"
         " runs before BASE and HEAD: one slow run is a suspected regression, a higher level that"
-        " stays is a regression. Of two wheels, their exported symbols and their ABI are compared,"
-        " with abidiff if it is installed."
+        " stays is a regression. Given two wheels, it compares their exported symbols, and their"
+        " ABI if abidiff is installed."
     )
     parser.add_argument(
         "base",

@@ -215,7 +215,8 @@ class PlatformConfig(Model):
     requirements: ConfigPath | None = None
     """pip requirements of the image and of the host engine's environment, relative to this
     file. They must include pytest and pytest-reportlog; by default they are only these two. The
-    ``pylock.toml`` of an earlier run, or of another tool, makes the environment of its files."""
+    ``pylock.toml`` of an earlier run, or of another tool, is also allowed: the environment then
+    has the files that it lists."""
     system_packages: Packages = ()
     """Packages of the distribution in addition to the project's ``system_packages``."""
     environment: Environment = Field(default_factory=dict)

@@ -48,7 +48,7 @@ class EnvironmentChoice:
             file = requirements_file(project, platform)
             own = file.read_text("utf-8", "surrogateescape")
             if _LOCK.search(own):
-                message = f"'{self.text}': the requirements of {platform} are a lock: {file}"
+                message = f"'{self.text}': {file}: the requirements of {platform} are a lock"
                 remedy = "Name a requirements file or a lock in place of the requirement."
                 raise UsageError(f"{message}, which a requirement cannot change", remedy=remedy)
             path = folder / f"requirements-{platform}.txt"

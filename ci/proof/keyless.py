@@ -24,12 +24,12 @@ from ci.util.process import TOKEN_VARIABLE
 from ci.util.text import first_line, os_reason
 
 TOKEN_REMEDY = (
-    "Sign in a job whose CI system issues one (GitHub: `permissions: id-token: write`; GitLab:"
+    "Run it in a CI job that can get one (GitHub: `permissions: id-token: write`; GitLab:"
     f" `id_tokens:` with {TOKEN_VARIABLE}), set {TOKEN_VARIABLE} to a token for the audience"
     " sigstore, or sign with a key: --key KEY"
 )
 SERVICE_REMEDY = (
-    "Check the network and its proxy. For another instance than the public one, name its"
+    "Check the network and its proxy. For an instance other than the public one, name its"
     " configuration: --trust-config FILE"
 )
 
@@ -43,9 +43,7 @@ def read_trust(path: Path | None) -> ClientTrustConfig:
         try:
             return ClientTrustConfig.production()
         except Exception as error:  # the library's errors have no common class
-            raise _service_error("the public instance cannot be asked for its keys", error) from (
-                error
-            )
+            raise _service_error("got no keys of the public instance", error) from error
     try:
         trust = ClientTrustConfig.from_json(path.read_text(encoding="utf-8"))
         _ = trust.trusted_root, trust.signing_config  # read on access

@@ -76,7 +76,7 @@ class BlameReport(Report):
                 yield f"{HEADINGS[name].lower()}: {join_names([it.run_id for it in runs])}"
         if tests := newly_skipped(self.cells):
             verb = "is" if len(tests) == 1 else "are"
-            passed = f"{counted(len(tests), 'test')} that passed with neither change {verb} skipped"
+            passed = f"{counted(len(tests), 'test')} that passed without the changes {verb} skipped"
             yield f"{passed} with both, such as {tests[0]}"
         if len(self.tests) > SHOWN:
             yield f"{len(self.tests) - SHOWN:,} more failures: --format json lists them"

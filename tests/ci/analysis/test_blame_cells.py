@@ -177,7 +177,7 @@ def test_what_is_skipped_since_has_no_fault_and_is_counted() -> None:
         changes=(),
     )
     page = report.markdown()
-    assert "1 test that passed with neither change is skipped with both, such as a.py::now" in page
+    assert "1 test that passed without the changes is skipped with both, such as a.py::now" in page
     assert "no difference between the environments was recorded" in page
     assert report.data()["newly_skipped"] == ["a.py::now"]
 

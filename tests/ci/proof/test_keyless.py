@@ -371,10 +371,10 @@ def test_without_the_package_the_remedy_is_named(
     ("words", "message"),
     [
         (("--sigstore", "--key", "k"), "attest: got --key and Sigstore's options"),
-        (("--trust-config", "t"), "--trust-config: got no --sigstore"),
+        (("--trust-config", "t"), "--trust-config: got neither --sigstore"),
         (("--signer", "me"), "got --signer or --issuer without --verify"),
-        (("--verify", "x", "--signer", "me"), "got not both --signer and --issuer"),
-        (("--verify", "x", "--sigstore"), "got not both --signer and --issuer"),
+        (("--verify", "x", "--signer", "me"), "got no --signer or no --issuer"),
+        (("--verify", "x", "--sigstore"), "got no --signer or no --issuer"),
         (("--verify", "x", "--signer", "m", "--issuer", "u", "--key", "k"), "got --key and Sigst"),
     ],
 )
