@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from ci.util.text import counted, join_names, shorten
 
 MISSING = "abidiff of Debian's package abigail-tools is not installed"
 TIMEOUT_S = 120.0  # of one file
+WHEEL_TIMEOUT_S = 600.0  # of all files of a wheel
 MOST_MEMORY = 8 << 30  # bytes of address space
 LONGEST_REPORT = 1 << 20  # characters
 # Bits of the exit code, of abidiff's manual. Others are errors.
@@ -105,6 +107,14 @@ class WheelComparison:
     abi: WheelAbi | None
     """``None``: one of them cannot be read, or both have no compiled files."""
 
+    def gaps(self) -> Iterator[str]:
+        """Yield what is unknown, so that the wheel cannot be judged."""
+        if self.symbols is None:
+            yield f"{self.name}: it or the earlier wheel cannot be read"
+        for file in self.abi.files if self.abi else ():
+            if file.verdict is AbiVerdict.UNKNOWN:
+                yield f"{self.name}: ABI of {file}"
+
     @property
     def judgements(self) -> Set[Judgement]:
         verdicts = {it.verdict for it in self.abi.files} if self.abi else set()
@@ -143,11 +153,13 @@ def _compare_files(
     then: Mapping[str, CompiledFile], now: Mapping[str, CompiledFile], folder: Path
 ) -> Iterator[FileAbi]:
     earlier, later = _by_library(then), _by_library(now)
+    end = time.monotonic() + WHEEL_TIMEOUT_S
     for library in sorted({*earlier, *later}):
         pair = earlier.get(library), later.get(library)
         name = pair[1] or pair[0] or library
         if pair[0] and pair[1]:
-            yield _compare_file(name, then[pair[0]], now[pair[1]], folder)
+            limit = min(TIMEOUT_S, max(end - time.monotonic(), 0.0))
+            yield _compare_file(name, then[pair[0]], now[pair[1]], folder, limit)
         else:
             verdict = AbiVerdict.CHANGED if pair[1] else AbiVerdict.INCOMPATIBLE
             report = "the file is new" if pair[1] else "the file is gone"
@@ -171,12 +183,14 @@ def _library(name: str) -> str:
     return str(path.with_name(stem or path.name))
 
 
-def _compare_file(name: str, then: CompiledFile, now: CompiledFile, folder: Path) -> FileAbi:
+def _compare_file(
+    name: str, then: CompiledFile, now: CompiledFile, folder: Path, limit_s: float
+) -> FileAbi:
     limit = ("prlimit", f"--as={MOST_MEMORY}") if shutil.which("prlimit") else ()
     command = (*limit, "abidiff", "--no-default-suppression", str(then.path), str(now.path))
     environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder), "LC_ALL": "C"}
     try:
-        done = run(command, cwd=folder, environment=environment, timeout_s=TIMEOUT_S, check=False)
+        done = run(command, cwd=folder, environment=environment, timeout_s=limit_s, check=False)
     except ProcessError as error:
         report, verdict = f"abidiff has no result: {error}", AbiVerdict.UNKNOWN
     else:

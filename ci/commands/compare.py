@@ -94,5 +94,4 @@ def _compare_files(options: argparse.Namespace, *, are_both: bool) -> Subject:
             raise UsageError(f"{path}: got no file, expected a wheel", remedy="Name another file.")
     found = compare_wheels(WheelPair(name=after.name, before=before, after=after))
     WheelReport(base=base, head=head, found=found).show(options.format)
-    gaps = () if found.symbols else (f"{base} or {head} cannot be read",)
-    return Subject(judgements=found.judgements, gaps=gaps)
+    return Subject(judgements=found.judgements, gaps=tuple(found.gaps()))

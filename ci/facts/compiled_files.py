@@ -104,15 +104,18 @@ def _is_exported(symbol: Symbol) -> bool:
 
 
 def _compiled(wheel: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the name in the wheel and the content of each compiled file."""
+    """Yield the name in the wheel and the content of each compiled file.
+
+    Raises ``ValueError`` if they are larger than ``LARGEST_COMPILED`` together.
+    """
     with zipfile.ZipFile(wheel) as archive:
-        room = LARGEST_COMPILED
-        for entry in archive.infolist():
-            room -= entry.file_size
-            if room >= 0 and _COMPILED.fullmatch(entry.filename):
-                with archive.open(entry) as packed, TemporaryFile() as file:
-                    shutil.copyfileobj(packed, file)
-                    yield entry.filename, file
+        entries = [it for it in archive.infolist() if _COMPILED.fullmatch(it.filename)]
+        if sum(it.file_size for it in entries) > LARGEST_COMPILED:
+            raise ValueError(f"{wheel}: its compiled files are too large")
+        for entry in entries:
+            with archive.open(entry) as packed, TemporaryFile() as file:
+                shutil.copyfileobj(packed, file)
+                yield entry.filename, file
 
 
 def _needed(file: ELFFile) -> Iterator[tuple[str, bool]]:

@@ -51,8 +51,13 @@ def stack_changes(
 def _fact_changes(before: PlatformResult, after: PlatformResult) -> Iterator[ComponentChange]:
     for component, (name, *sections) in _FACTS.items():
         then, now = (side.facts(*sections).get(name) for side in (before, after))
-        if then and now and then != now:  # otherwise it was not recorded
+        if then and now and _content(then) != _content(now):  # otherwise it was not recorded
             yield ComponentChange(component, _short(then), _short(now))
+
+
+def _content(value: object) -> str:
+    """The digest of an image, which several registries may have."""
+    return str(value).rpartition("@")[2]
 
 
 def _short(value: object) -> str:

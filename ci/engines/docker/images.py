@@ -98,12 +98,21 @@ def reason_to_build(plan: RunPlan, others: Iterable[Labels]) -> str:
 def pinned_reference(image: Image, reference: str) -> str | None:
     """Return the reference of an image by the digest that its registry has; ``None``: none has it.
 
-    The same image may come from several registries.
+    The same image may come from several registries. Podman invents one for an image of none.
     """
     repository, _ = parse_repository_tag(reference)
-    digests: list[str] = image.attrs.get("RepoDigests") or []
-    own = [it for it in digests if it.partition("@")[0] == repository]
-    return next(iter([*own, *digests]), None)
+    known: list[str] = image.attrs.get("RepoDigests") or []
+    digests = sorted(it for it in known if not it.startswith("localhost/"))
+    own = (it for it in digests if _full_name(it.partition("@")[0]) == _full_name(repository))
+    return next(own, digests[0] if digests else None)
+
+
+def _full_name(repository: str) -> str:
+    """``docker.io/library/debian`` of ``debian``, which Docker and Podman name differently."""
+    host, slash, _ = repository.partition("/")
+    if slash and ({".", ":"} & {*host} or host == "localhost"):
+        return repository
+    return f"docker.io/{'' if slash else 'library/'}{repository}"
 
 
 def _stated_inputs(labels: Labels) -> dict[str, str]:

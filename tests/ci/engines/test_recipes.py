@@ -13,10 +13,16 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from docker.models.images import Image
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from ci.engines.docker.images import INPUTS_LABEL, image_labels, reason_to_build
+from ci.engines.docker.images import (
+    INPUTS_LABEL,
+    image_labels,
+    pinned_reference,
+    reason_to_build,
+)
 from ci.model.plan import RunPlan
 from ci.model.platforms import PLATFORMS
 from ci.plan.config import DevicePolicy
@@ -373,3 +379,30 @@ def test_the_sdk_of_a_platform(enter: Path, recipe: Path) -> None:
     sdk = enter.parent / folder[1]
     sdk.mkdir(parents=True)
     assert entered(enter) == {"PATH": "/usr/bin:/bin", **dict.fromkeys(variables, str(sdk))}
+
+
+@pytest.mark.parametrize(
+    ("reference", "digests", "expected"),
+    [
+        ("debian:12", ["mirror/a@sha256:1", "debian@sha256:1"], "debian@sha256:1"),
+        (
+            "debian:12",
+            ["a.example/debian@sha256:1", "docker.io/library/debian@sha256:1"],
+            "docker.io/library/debian@sha256:1",
+        ),
+        ("nvidia/cuda:13.0", ["docker.io/nvidia/cuda@sha256:2"], "docker.io/nvidia/cuda@sha256:2"),
+        (
+            "a.example:5000/b",
+            ["c/b@sha256:3", "a.example:5000/b@sha256:3"],
+            "a.example:5000/b@sha256:3",
+        ),
+        ("debian:12", ["z/a@sha256:1", "b/a@sha256:1"], "b/a@sha256:1"),
+        ("base:1", ["localhost/base@sha256:4"], None),
+        ("base:1", [], None),
+        ("base:1", None, None),
+    ],
+)
+def test_the_digest_that_a_registry_has(
+    reference: str, digests: list[str] | None, expected: str | None
+) -> None:
+    assert pinned_reference(Image(attrs={"RepoDigests": digests}), reference) == expected

@@ -95,6 +95,19 @@ def test_exported_symbols(compiled: Path, tmp_path: Path) -> None:
     assert exported_symbols(wheel_of(tmp_path, {"tiny/a.py": b""})) == frozenset()
 
 
+def test_only_compiled_files_count_for_the_limit(
+    compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a wheel that is too large, nothing is known, rather than a part."""
+    content = (compiled / "b.so").read_bytes()
+    monkeypatch.setattr("ci.facts.compiled_files.LARGEST_COMPILED", len(content))
+    wheel = wheel_of(tmp_path, {"tiny/weights.bin": 2 * content, "tiny/b.so": content})
+    assert exported_symbols(wheel) == frozenset({"two"})
+    wheel = wheel_of(tmp_path, {"tiny/b.so": content, "tiny/c.so": content})
+    assert exported_symbols(wheel) is None
+    assert compiled_needs(wheel) == CompiledNeeds()
+
+
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"no compiled file", bytes(4096)])
 def test_what_a_damaged_file_exports_is_unknown(content: bytes, tmp_path: Path) -> None:
     assert exported_symbols(wheel_of(tmp_path, {"tiny/a.so": content})) is None

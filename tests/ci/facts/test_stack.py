@@ -49,6 +49,11 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
             [f"base image digest: debian@sha256:{'a' * 12} -> debian@sha256:{'b' * 12}"],
         ),
         (
+            {"engine": {"image": {"base_pinned": f"debian@{DIGESTS[0]}"}}},
+            {"engine": {"image": {"base_pinned": f"mirror/debian@{DIGESTS[0]}"}}},
+            [],
+        ),
+        (
             {"sdk": {"cuda": "13.0.1"}},
             {"sdk": {"cuda": "13.0.2", "nvcc": "13.0"}},
             ["SDK cuda: 13.0.1 -> 13.0.2", "SDK nvcc: none -> 13.0"],
