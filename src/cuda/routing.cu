@@ -42,13 +42,13 @@ struct Floats {
 };
 
 // Places in the order of their numbers, as integers: NaN is above all others, and -0 is 0. Of equal
-// numbers the first is the largest. No place has the key 0.
+// numbers the first is the largest. No place has the key 0, or the largest key.
 __device__ std::uint64_t KeyOf(float number, std::uint32_t place) {
   number += 0.0f;
   std::uint32_t bits;
   memcpy(&bits, &number, sizeof(bits));
   const std::uint32_t sign = bits >> 31;
-  const std::uint32_t order = number != number ? ~0u : bits ^ (sign != 0 ? ~0u : 0x80000000u);
+  const std::uint32_t order = number != number ? ~0u - 1 : bits ^ (sign != 0 ? ~0u : 0x80000000u);
   return static_cast<std::uint64_t>(order) << 32 | (~0u - place);
 }
 

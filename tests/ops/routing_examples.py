@@ -111,9 +111,11 @@ def topk_examples(dtype: torch.dtype, function: str) -> Iterator[Example]:
     deep = make.of([[100.0, -100, 0, 50, -50, 101], [-1000.0, -1001, -1002, -1003, -1004, -1000]])
     yield example("deep", deep, 6)
     hostile = make(5, 40)
-    hostile[0, 37], hostile[1, 3], hostile[1, 20] = NAN, NAN, NAN
+    hostile[0, 37], hostile[1, 0], hostile[1, 20] = NAN, NAN, NAN
     hostile[2, 7], hostile[3, 1:] = -INFINITY, -INFINITY
     yield example("hostile", hostile, 4)
+    yield example("hostile, all", hostile[:, :24], 24)
+    yield example("hostile bias", hostile[:, :9], 3, bias=in_margin(torch.zeros(9)))
     if function == "softmax":
         # No weight is a number.
         yield example("infinite", make.of([[1.0, INFINITY, 2], [-INFINITY] * 3]), 3)
@@ -240,6 +242,10 @@ def grouped_topk_examples(dtype: torch.dtype) -> Iterator[Example]:
     hostile = spread(3, 12)
     hostile[0, 7], hostile[1, 2], hostile[2, 8:] = NAN, -INFINITY, INFINITY
     yield example("hostile", hostile, (3, 1), 2)
+    hostile = hostile.clone()
+    hostile[0, 0] = NAN
+    for groups, count in (((3, 1), 4), ((3, 3), 12)):
+        yield example(f"hostile, {count}", hostile, groups, count)
 
 
 def wrong_grouped_topk() -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 from installed import hand_written_slots
 from native_examples import OPERATORS
+from reasons import SkipReason, skip
 from test_native_ops import Case, Run
 
 SEED = int(os.environ.get("INFINI_OPS_SEED", "0"))
@@ -36,6 +37,7 @@ def test_drawn(
     record_property: Callable[[str, object], None],
 ) -> None:
     record_property("seed", SEED)
+    runs: list[Run] = []
 
     # Without a database and a time limit, a seed determines all calls.
     @seed(SEED)
@@ -54,7 +56,11 @@ def test_drawn(
             if hasattr(value, "stride"):
                 note(f"{name}: {value.dtype} {tuple(value.shape)}, strides {value.stride()}")
         run = Run(Case(case.name, case.slot, dtype), device)
+        runs.append(run)
         run.execute(example)
         assert not run.failures, run.failures[0]
 
     check()
+    if not any(run.executed for run in runs):
+        assert not any(run.case.must_take(run.refusal) for run in runs), runs[0].refusal
+        skip(SkipReason.DTYPE_UNSUPPORTED, runs[0].refusal)

@@ -182,7 +182,7 @@ class Run:
     """The calls of one case: how many ran, and which failed."""
 
     def __init__(self, case: Case, device: str) -> None:
-        self._case = case
+        self.case = case
         self._device = device
         self.executed = 0
         self.ran_device: str | None = None
@@ -190,12 +190,12 @@ class Run:
         self.refusal = ""
 
     def execute(self, example: Example) -> None:
-        may_refuse = example.is_optional or self._case.may_refuse
+        may_refuse = example.is_optional or self.case.may_refuse
         try:
             self._check(example)
         except ValueError as error:
             # The implementation names the calls that it takes.
-            if may_refuse and f"slot {self._case.slot} takes " in str(error):
+            if may_refuse and f"slot {self.case.slot} takes " in str(error):
                 self.refusal = str(error)
                 return
             self.failures.append(f"{example.title}: {error}")
@@ -212,7 +212,7 @@ class Run:
         outs = {name: move(out) for name, out in example.outs.items()}
         before = outside(*outs.values())
         addresses = [out.data_ptr() for out in outs.values()]
-        self._case.call(arguments, outs)
+        self.case.call(arguments, outs)
         check_device(self._device)
         self.ran_device = outs[example.name].device.type
         moved = [out.data_ptr() for out in outs.values()] != addresses

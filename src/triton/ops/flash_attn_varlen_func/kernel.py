@@ -150,7 +150,8 @@ def flash_attention(
     pages_of_sequence = sequence * pages_sequence
     last_query = tl.minimum((first_row + ROWS - 1) // heads, queries - 1)
     begin = tl.maximum(first_row // heads + keys - queries - left, 0) // KEYS * KEYS
-    end = tl.minimum(last_query + keys - queries + right + 1, keys)
+    # No sum is beyond 32 bits, also with 2^30 of each.
+    end = tl.minimum(last_query + keys - queries + tl.minimum(right, queries - 1) + 1, keys)
     end = tl.where(first_row < queries * heads, end, 0)
     minus_infinity = float("-inf")
     peak = tl.full((ROWS,), minus_infinity, tl.float32)
