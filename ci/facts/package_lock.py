@@ -7,7 +7,6 @@ packages, such as a vendor's own, the lock has only names and versions: it makes
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote, urlsplit
@@ -15,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 import tomlkit
 from packaging.pylock import Package, Pylock, PylockValidationError
 from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
 
 from ci.facts.environment_key import ComponentChange
 from ci.model.results import PlatformResult
@@ -23,15 +23,14 @@ PACKAGE_LOCK = "pylock.toml"
 PROGRAM = "infini-ci"  # also the name of its table below `tool`
 UNLOCKED = "unlocked"  # in that table: packages of which no installer recorded the file
 MISSING = "not installed"
-_RELEASE = re.compile(r"(\d+\.\d+)\.\d+")
-_VERSION = re.compile(r"^lock-version *=", re.MULTILINE)
+_RELEASE = re.compile(r"([1-9]\.[0-9]{1,3})\.[0-9]")
 
 
 def package_lock(result: PlatformResult) -> Pylock | None:
     """Return the lock of the packages that a platform had; ``None``: they are not recorded.
 
-    The project is not in it: the results have its own files. So the environment of another run can
-    be made of it.
+    A tested wheel is not in it: the results have that file. So the environment of another run can
+    be made of it. What was installed from a folder, as a project may be, is unlocked.
     """
     facts = result.environment
     versions = {str(name): str(it) for name, it in result.facts("packages").items()}
@@ -40,7 +39,7 @@ def package_lock(result: PlatformResult) -> Pylock | None:
     tested = {it.sha256 for it in result.distributions}
     locked, unlocked = [], {}
     for name, version in sorted(versions.items(), key=lambda it: canonicalize_name(it[0])):
-        origin = result.facts("origins", canonicalize_name(name))
+        origin = _origin(result, name)
         if origin.get("sha256") in tested:
             continue
         package = _package(name, version, origin)
@@ -59,13 +58,18 @@ def package_lock(result: PlatformResult) -> Pylock | None:
     return Pylock.from_dict(document)
 
 
+def _origin(result: PlatformResult, name: str) -> Mapping[str, str | bool]:
+    """Return what is recorded of a package: the code under test may have written it."""
+    recorded = result.facts("origins", canonicalize_name(name))
+    return {key: value for key, value in recorded.items() if isinstance(value, (str, bool))}
+
+
 def _package(name: str, version: str, origin: Mapping[str, object]) -> Mapping[str, object] | None:
     """Return the entry of a package; ``None`` if no valid one can be made of its origin."""
-    entry = {"name": canonicalize_name(name), "version": version, **_source(origin)}
-    lock = {"lock-version": "1.0", "created-by": PROGRAM, "packages": [entry]}
     try:
-        Pylock.from_dict(lock)
-    except PylockValidationError:  # the code under test may have written the record
+        entry = {"name": canonicalize_name(name), "version": version, **_source(origin)}
+        Pylock.from_dict({"lock-version": "1.0", "created-by": PROGRAM, "packages": [entry]})
+    except (PylockValidationError, ValueError):  # also of an address that cannot be parsed
         return None
     return entry
 
@@ -74,7 +78,8 @@ def _source(origin: Mapping[str, object]) -> Mapping[str, object]:
     url, subdirectory = str(origin.get("url", "")), origin.get("subdirectory")
     below = {"subdirectory": subdirectory} if subdirectory else {}
     if "vcs" in origin:
-        return {"vcs": {"type": origin["vcs"], "url": url, "commit-id": origin["commit"], **below}}
+        commit = origin.get("commit")
+        return {"vcs": {"type": origin["vcs"], "url": url, "commit-id": commit, **below}}
     if "sha256" not in origin:
         return {}
     file = {"url": url, "hashes": {"sha256": origin["sha256"]}}
@@ -90,16 +95,6 @@ def lock_text(lock: Pylock) -> str:
     return tomlkit.dumps(lock.to_dict())
 
 
-def read_lock(text: str) -> Pylock | None:
-    """Read the content of a file; ``None``: it is no lock, or none of a known version."""
-    if not _VERSION.search(text):
-        return None
-    try:
-        return Pylock.from_dict(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, PylockValidationError):
-        return None
-
-
 def lock_changes(lock: Pylock, result: PlatformResult) -> Iterator[ComponentChange]:
     """Yield in what the packages of a platform differ from the lock that they were made of.
 
@@ -112,16 +107,23 @@ def lock_changes(lock: Pylock, result: PlatformResult) -> Iterator[ComponentChan
         entries[package.name].append(package)
     for name, packages in entries.items():
         version = installed.get(name, MISSING)
-        known = [str(it.version) for it in packages if it.version is not None]
+        known = [it.version for it in packages if it.version is not None]
         if version == MISSING and all(it.marker for it in packages):
             continue
-        if version == MISSING or (known and version not in known):
-            yield ComponentChange(name, ", ".join(known) or "any version", version)
+        if version == MISSING or (known and _version(version) not in known):
+            yield ComponentChange(name, ", ".join(map(str, known)) or "any version", version)
             continue
-        digest = result.facts("origins", name).get("sha256")
+        digest = _origin(result, name).get("sha256")
         hashes = {it for package in packages for it in _hashes(package)}
         if digest and hashes and digest not in hashes:
             yield ComponentChange(name, "a file of the lock", f"SHA-256 {digest}")
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except ValueError:  # also of a number with thousands of digits
+        return None
 
 
 def _hashes(package: Package) -> Iterator[str]:

@@ -13,10 +13,9 @@ from packaging.utils import canonicalize_name
 from ci.errors import UsageError
 from ci.plan.project import Project, requirements_file
 from ci.plan.values import IMAGE_REFERENCE
+from ci.util.requirements import read_lock
 
 _REQUIREMENT = re.compile(r"[=<>~!]| @ ")  # none of them is in the reference of an image
-
-_LOCK = re.compile(r"^lock-version *=", re.MULTILINE)  # of PEP 751
 
 
 class EnvironmentKind(StrEnum):
@@ -47,7 +46,7 @@ class EnvironmentChoice:
         if self.kind is EnvironmentKind.REQUIREMENT:
             file = requirements_file(project, platform)
             own = file.read_text("utf-8", "surrogateescape")
-            if _LOCK.search(own):
+            if read_lock(own) is not None:
                 message = f"'{self.text}': {file}: the requirements of {platform} are a lock"
                 remedy = "Name a requirements file or a lock in place of the requirement."
                 raise UsageError(f"{message}, which a requirement cannot change", remedy=remedy)

@@ -36,9 +36,9 @@ from ci.plan.site import ENGINES, SiteConfig
 from ci.plan.values import IMAGE_REFERENCE
 from ci.util.files import PROGRAM_ROOT, RECIPES
 from ci.util.git import is_tracked
-from ci.util.interpreters import brings_torch
 from ci.util.invocation import CONFIG_FILE, REPOSITORY
 from ci.util.redaction import secret_values
+from ci.util.requirements import brings_torch
 from ci.util.text import hide_values, near_match
 
 DEFAULT_REQUIREMENTS = Path(__file__).resolve().with_name("default-requirements.txt")

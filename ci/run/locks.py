@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator
 
 from ci.facts.files import read_text_file
-from ci.facts.package_lock import PACKAGE_LOCK, lock_changes, lock_text, package_lock, read_lock
+from ci.facts.package_lock import PACKAGE_LOCK, lock_changes, lock_text, package_lock
 from ci.facts.sentences import on_rows
 from ci.facts.stack_lock import STACK_LOCK, stack_lock
 from ci.model.plan import RunPlan
 from ci.model.results import PlatformResult
 from ci.model.verdicts import Evidence
 from ci.util.files import write_atomically
+from ci.util.requirements import read_lock
 from ci.util.text import join_names
 
 

@@ -6,7 +6,6 @@ Standard library only: ``noxfile.py`` asks before anything is installed.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import sysconfig
@@ -29,11 +28,6 @@ IMPORT_S = (
 )
 # Variables with which a Python finds other packages than its own; stages do not get them either.
 PATH_VARIABLES = ("PYTHONPATH", "PYTHONHOME")
-# A requirement of torch itself, by its name or as a wheel: not of torchvision or torch-npu.
-# Or its entry in a lock.
-_TORCH = re.compile(
-    r"^\s*(\S*/)?torch(-\d|(?![\w.-]))|^name = .torch.$", re.IGNORECASE | re.MULTILINE
-)
 # Python 2 must understand it, to state its version.
 _LOOK = """\
 import json, sys, sysconfig
@@ -131,11 +125,6 @@ def import_torch(path: str) -> tuple[str | None, str]:
     if done.exit_code == 0:
         return _last_line(done.stdout), ""
     return None, _last_line(done.stderr) or f"exit code {done.exit_code}"
-
-
-def brings_torch(requirements: str) -> bool:
-    """Return whether the text of a requirements file asks for torch itself."""
-    return _TORCH.search(requirements) is not None
 
 
 def _ask(python: str, word: str) -> str | None:

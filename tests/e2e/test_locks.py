@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from ci.facts.package_lock import read_lock
 from ci.facts.stack import stack_changes
 from ci.model.plan import DistributionPlan
 from ci.model.results import PlatformResult
 from ci.protocol.stage_kind import StageKind
 from ci.run.platform import judge_platform
+from ci.util.requirements import read_lock
 from tests.e2e.benches import Bench, engine_or_skip
 from tests.e2e.plans import REQUIREMENTS, stage
 

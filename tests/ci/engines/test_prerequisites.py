@@ -159,25 +159,6 @@ def test_the_headers_are_those_of_the_chosen_python(tmp_path: Path, programs: Pa
     assert headers.expected == f"the headers of {chosen}"
 
 
-@pytest.mark.parametrize(
-    ("line", "brings"),
-    [
-        ("torch", True),
-        ("numpy\nTorch >= 2 ; python_version > '3.10'\n", True),
-        ("torch[opt]==2.13.0", True),
-        ("torch @ https://mirror.example/torch.whl", True),
-        ("https://mirror.example/whl/torch-2.13.0-cp312.whl", True),
-        ('[[packages]]\nname = "torch"\nversion = "2.13.0"\n', True),
-        ('[[packages]]\nname = "torchvision"\n', False),
-        ("# torch", False),
-        ("torchvision\ntorch-npu\ntorch_mlu\ntorch.extra", False),
-        ("--extra-index-url https://download.pytorch.org/whl/cpu", False),
-    ],
-)
-def test_requirements_that_bring_torch(line: str, brings: bool) -> None:
-    assert interpreters.brings_torch(line) is brings
-
-
 # Compilers
 
 

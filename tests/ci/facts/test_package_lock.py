@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from packaging.pylock import Pylock
 
-from ci.facts.package_lock import lock_changes, lock_text, package_lock, read_lock
+from ci.facts.package_lock import lock_changes, lock_text, package_lock
 from ci.model.results import Distribution, PlatformResult
+from ci.util.requirements import read_lock
 from tests.ci.published import PUBLISHED, platform_result
 
 SHA, OTHER = "a" * 64, "b" * 64
@@ -57,6 +58,9 @@ def test_what_an_installer_recorded(version: str, recorded: dict[str, Any], sour
         origin("a_b.exe"),
         origin("a_b-1.0-py3-none-any.whl", sha256=3),  # type: ignore[arg-type]
         {"url": 7, "vcs": 8, "commit": None},
+        {"url": f"{INDEX}/a", "vcs": "git"},
+        origin("a_b-1.0-py3-none-any.whl", sha256=[]),  # type: ignore[arg-type]
+        {"url": "https://[x/a_b-1.0-py3-none-any.whl", "sha256": SHA},
     ],
 )
 def test_nothing_is_made_up(recorded: dict[str, Any]) -> None:
@@ -65,6 +69,25 @@ def test_nothing_is_made_up(recorded: dict[str, Any]) -> None:
         [],
         {"infini-ci": {"python": "3.11.7", "unlocked": {"a-b": "1.0"}}},
     )
+
+
+@pytest.mark.parametrize(
+    ("python", "required"),
+    [
+        ("3.12.1", "==3.12.*"),
+        ("3.12.1+", "==3.12.*"),
+        ("3.12", None),
+        ("३.१२.१", None),
+        (f"3.{'9' * 5000}.1", None),
+        ([], None),
+    ],
+)
+def test_the_recorded_python(python: Any, required: str | None) -> None:
+    environment = {"packages": {"six": "1.0"}, "python": python}
+    made = package_lock(platform_result("cpu", PUBLISHED[0][1:], environment=environment))
+    assert made is not None
+    found = made.requires_python
+    assert (str(found) if found else None) == required
 
 
 def test_the_project_is_not_in_the_lock() -> None:
@@ -78,11 +101,6 @@ def test_without_packages_there_is_no_lock() -> None:
     assert package_lock(result({})) is None
 
 
-@pytest.mark.parametrize("text", ["", "six==1.0\n", "lock-version = 1", 'lock-version = "9.0"'])
-def test_what_is_no_lock(text: str) -> None:
-    assert read_lock(text) is None
-
-
 WHEEL = "six-1.0-py3-none-any.whl"
 
 
@@ -93,11 +111,15 @@ WHEEL = "six-1.0-py3-none-any.whl"
         ({"six": "1.0", "more": "1"}, SHA, []),
         ({"six": "1.1"}, SHA, ["six: 1.0 -> 1.1"]),
         ({"more": "1"}, SHA, ["six: 1.0 -> not installed"]),
+        ({"six": "01.00"}, SHA, []),
+        ({"six": "odd"}, SHA, ["six: 1.0 -> odd"]),
+        ({"six": "9" * 5000}, SHA, [f"six: 1.0 -> {'9' * 5000}"]),
+        ({"six": "1.0"}, [SHA], []),
         ({"six": "1.0"}, OTHER, [f"six: a file of the lock -> SHA-256 {OTHER}"]),
     ],
 )
 def test_a_lock_that_a_run_did_not_follow(
-    packages: dict[str, str], sha256: str, expected: list[str]
+    packages: dict[str, str], sha256: Any, expected: list[str]
 ) -> None:
     wanted = lock({"six": "1.0"}, {"six": origin(WHEEL)})
     found = lock_changes(wanted, result(packages, {"six": origin(WHEEL, sha256)}))

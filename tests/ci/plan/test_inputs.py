@@ -21,6 +21,16 @@ from ci.util.files import RECIPES
 from ci.util.invocation import REPOSITORY
 from tests.ci.stored_history import git
 
+# Its torch was in the base image.
+LOCK_OF_A_RUN = """\
+lock-version = "1.0"
+created-by = "infini-ci"
+packages = []
+
+[tool.infini-ci.unlocked]
+torch = "2.9.0+acme"
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -62,6 +72,7 @@ def test_a_project_has_its_own_recipe_and_requirements(folder: Path) -> None:
     [
         ("nvidia", "pytest\n", {}, True),
         ("nvidia", "pytest\ntorch==2.13.0\n", {}, False),
+        ("nvidia", LOCK_OF_A_RUN, {}, True),
         ("cpu", "pytest\n", {}, False),
         ("cpu", "pytest\n", {"INFINI_CI_PYTHON_CPU": "python3.12"}, True),
         ("cpu", "torch\n", {"INFINI_CI_PYTHON_CPU": "python3.12"}, False),
