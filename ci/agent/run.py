@@ -81,8 +81,7 @@ class JobRun:
                 self._log.emit(lack)
         user = runner.handover.user
         place = runner.environment, runner.workspace
-        with runner.pip_reports() as reports:
-            tools = tool_facts(*place, job.device_compiler, user, reports)
+        tools = tool_facts(*place, job.device_compiler, user, runner.pip_reports)
         given = job.distributions.given if job.distributions else ()
         stack = {
             "sdk": sdk_versions(job.device_compiler, runner.environment),

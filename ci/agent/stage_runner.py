@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Callable, Iterator, Sequence
+from typing import Callable, Sequence
 
 from ci.agent import pytest_stage, session, shards
 from ci.agent.artifacts import collect, remove_results
@@ -62,6 +62,7 @@ class StageRunner:
         leases: ``None`` if no stage has devices
         stopped: whether the job is to end
         disk_full: whether a stage met a full disk
+        pip_reports: the files in which pip reports of the stages, in their order
     """
 
     def __init__(self, job: Job, stopped: Callable[[], bool]) -> None:
@@ -91,6 +92,7 @@ class StageRunner:
                 stopped=stopped,
             )
         self.disk_full = False
+        self.pip_reports: list[str] = []
         self._running: list[Stage] = []
 
     def end_running(self) -> None:
@@ -156,19 +158,11 @@ class StageRunner:
         variables = {**self.environment, **credentials, **stage.environment}
         if stage.kind is StageKind.COMMAND:
             # pip alone knows the file that it got from an index, and a later stage has another pip.
-            report = self.handover.path(f"{PIP_REPORT}{stage.name}.json")
-            variables = {"PIP_REPORT": str(report), **variables}
+            report = self.handover.shared_file(f"{PIP_REPORT}{stage.name}.json")
+            if report is not None:  # pip fails where it cannot write one
+                self.pip_reports.append(str(report))
+                variables = {"PIP_REPORT": str(report), **variables}
         return replace(stage, environment=variables)
-
-    @contextmanager
-    def pip_reports(self) -> Iterator[list[str]]:
-        """Yield what pip reported of the stages, in their order, and remove these files."""
-        names = (f"{PIP_REPORT}{stage.name}.json" for stage in self.job.stages)
-        paths = [self.handover.path(name) for name in names]
-        yield [*map(str, paths)]
-        for path in paths:
-            with suppress(OSError), self.handover.access():
-                path.unlink()
 
     def _process(self, stage: StagePlan, shard: int, stack: ExitStack) -> StageProcess:
         """Prepare the command of a stage, or of one of its shards, until ``stack`` ends."""
