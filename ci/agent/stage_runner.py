@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
 
 from ci.agent import pytest_stage, session, shards
 from ci.agent.artifacts import collect, remove_results
@@ -19,6 +19,7 @@ from ci.agent.output import EventLog, StageOutput
 from ci.agent.stage import Stage, StageCommand, SupervisorError
 from ci.agent.stage_progress import GrowingFile, ProgressWatch
 from ci.agent.user import Handover, LogPipe, StageUser
+from ci.agent.vendor_stack import bound_libraries
 from ci.protocol import events
 from ci.protocol.agent_files import (
     EVENTS,
@@ -163,6 +164,16 @@ class StageRunner:
                 self.pip_reports.append(str(report))
                 variables = {"PIP_REPORT": str(report), **variables}
         return replace(stage, environment=variables)
+
+    def bound_libraries(self, stage: StagePlan, given: Sequence[str]) -> dict[str, Any]:
+        """Return the libraries that the project is bound to, as a stage that just ended found them.
+
+        To import the project may open a device: this run must still have its lease.
+        """
+        variables = {**self.environment, **stage.environment}
+        if self.leases and stage.device:
+            variables.update(self.leases.variables(0))
+        return bound_libraries(variables, self.workspace, self.results, given, self.handover.user)
 
     def _process(self, stage: StagePlan, shard: int, stack: ExitStack) -> StageProcess:
         """Prepare the command of a stage, or of one of its shards, until ``stack`` ends."""
