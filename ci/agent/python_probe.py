@@ -46,7 +46,8 @@ def main() -> None:
         unmet = unmet_build_requirements(packages) if os.path.exists("pyproject.toml") else []
     except Exception:
         unmet = []
-    own = [it for it, is_own in found_of(lambda it: (it, is_this_project(it)), entries) if is_own]
+    copies = found_of(lambda it: (it, is_copy_of_this_project(it)), entries)
+    own = [entry for entry, is_copy in copies if is_copy]
     try:
         files = [str(file) for it in own for file in it.files or ()]
         unpackaged = missing_modules(files, [it.metadata["Name"] for it in own])
@@ -187,7 +188,8 @@ def _normal(name: str) -> str:
     return re.sub("[-_.]+", "-", name).lower()
 
 
-def is_this_project(entry: Distribution) -> bool:
+def is_copy_of_this_project(entry: Distribution) -> bool:
+    """Return whether it was built from the current folder, and is not imported from there."""
     origin = origin_of(entry)
     path = unquote(origin.get("url", "").partition("file://")[2])
     if "archive_info" in origin:  # built from the sources

@@ -199,6 +199,32 @@ def test_a_library_is_bound_to_the_file_that_the_loader_finds(site: Path) -> Non
     assert any(it.startswith("strlen@GLIBC_2.") for it in document["libc.so.6"])
 
 
+def test_a_preloaded_library_comes_first(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    definition = "int launch(void) { return 1; }"
+    vendor = library(site.parent / "vendor", "libvendor.so", definition)
+    tracer = library(site.parent / "vendor", "libtracer.so", definition)
+    text = "int launch(void); int call(void) { return launch(); }"
+    library(site / "tiny", "_fast.so", text, str(vendor), f"-Wl,-rpath,{vendor.parent}")
+    origin = {"url": (site.parent / "project").as_uri(), "dir_info": {}}
+    install(site, "tiny", "tiny/_fast.so", origin=origin)
+    assert "libvendor.so" in bound(site)
+    monkeypatch.setenv("LD_PRELOAD", str(tracer))
+    assert bound(site).keys() & {"libvendor.so", "libtracer.so"} == {"libtracer.so"}
+
+
+def test_a_symbol_with_an_odd_name_hides_no_other(site: Path) -> None:
+    vendor = library(site.parent / "vendor", "libvendor.so", "int a(void) { return 1; }")
+    text = """
+    int may_1(void) __attribute__((weak)); int a(void); int may_2(void) __attribute__((weak));
+    int call(void) { return (may_1 ? may_1() : 0) + a() + (may_2 ? may_2() : 0); }
+    """
+    built = library(site / "tiny", "_fast.so", text, str(vendor), f"-Wl,-rpath,{vendor.parent}")
+    built.write_bytes(built.read_bytes().replace(b"may_", b"may\xff"))
+    origin = {"url": (site.parent / "project").as_uri(), "dir_info": {}}
+    install(site, "tiny", "tiny/_fast.so", origin=origin)
+    assert "libvendor.so" in bound(site)
+
+
 def test_a_module_that_kills_its_process_claims_nothing(site: Path) -> None:
     text = "__attribute__((constructor)) static void die(void) { __builtin_trap(); }"
     library(site / "tiny", f"_fast{SUFFIX}", text)
