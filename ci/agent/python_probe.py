@@ -30,7 +30,6 @@ MOST_HASHED = 1 << 30  # bytes of one, which take 2 s
 PIECE = 1 << 20
 ADDED_BY_PIP = ("INSTALLER", "REQUESTED", "direct_url.json")
 MOST_ORIGINS = 400  # packages; of the largest vendor's images, the installer's reports name fewer
-REPORTS = "pip-report*.json"  # of what made the environment, in its folder
 # The list of files and its signatures, and what Python makes.
 WITHOUT_HASH = re.compile(r"[^/]+\.dist-info/RECORD(\.jws|\.p7s)?|(.*/)?__pycache__/[^/]+\.pyc")
 USER = re.compile(r"^([\w+.-]+://)?(?!git@[^/@]*(?:/|$))[^/]*@")  # that of git is no secret
@@ -38,7 +37,12 @@ IS_SAFE = getattr(sys.flags, "safe_path", False)  # the current folder is not se
 
 
 def main() -> None:
-    """Print one object of JSON; the arguments are reports of pip, newest last, if there are any."""
+    """Print one object of JSON.
+
+    The arguments are the pattern of pip's reports in the folder of the environment, and further
+    reports, newest last.
+    """
+    _, _, pattern, *reports = sys.argv
     named = list(found_of(lambda it: (it, it.metadata), distributions()))  # each parsed once
     entries = [entry for entry, _ in named]
     packages = {entry["Name"]: entry["Version"] for _, entry in named if entry["Name"]}
@@ -57,9 +61,9 @@ def main() -> None:
     uncompiled = sorted(file.partition(".")[0].replace("/", ".") for file in missing)
     facts = {"python": platform.python_version(), "packages": packages, "uncompiled": uncompiled}
     more = {"unpackaged": unpackaged, "unmet": unmet, "installed_files": installed_files(entries)}
-    made = glob(os.path.join(glob_escape(sys.prefix), REPORTS))
+    made = glob(os.path.join(glob_escape(sys.prefix), pattern))
     stack = {
-        "origins": origins(entries, [*sorted(made), *sys.argv[2:]]),
+        "origins": origins(entries, [*sorted(made), *reports]),
         "torch_builds": torch_builds(entries),
     }
     json.dump({**facts, **more, **stack}, sys.stdout)
