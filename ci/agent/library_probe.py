@@ -55,7 +55,7 @@ def main() -> None:
     """Print one object of JSON; modules that are imported print elsewhere."""
     printed = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    own = [it for it in distributions() if is_this_project(it, sys.argv[2:])]
+    own = [it for it in distributions() if is_tested(it, sys.argv[2:])]
     found = bindings([*islice(compiled_files(own), MOST_FILES)])
     with os.fdopen(printed, "w") as file:
         json.dump(found, file)
@@ -63,7 +63,7 @@ def main() -> None:
         os._exit(0)  # what a module does at its end does not count
 
 
-def is_this_project(entry: Distribution, given: Sequence[str]) -> bool:
+def is_tested(entry: Distribution, given: Sequence[str]) -> bool:
     """Return whether it was installed from the current folder, or from a given file."""
     with suppress(Exception):  # any tool may have written the metadata
         origin = json.loads(entry.read_text("direct_url.json") or "{}")
@@ -95,7 +95,7 @@ def bindings(files: Sequence[tuple[str, str]]) -> dict[str, Any]:
     for path, _ in files:
         with suppress(Exception):  # it is damaged, or cannot be loaded: nothing is claimed
             library = ctypes.CDLL(path)
-            for symbol, shown in undefined_symbols(path):
+            for symbol, shown in list(undefined_symbols(path)):
                 provider = file_of(library, symbol)
                 if provider and os.path.realpath(provider) not in own:
                     name = os.path.basename(provider)
@@ -120,7 +120,7 @@ def file_of(library: ctypes.CDLL, symbol: str) -> str | None:
     process.dlsym.restype = ctypes.c_void_p
     process.dlsym.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     process.dladdr.argtypes = (ctypes.c_void_p, ctypes.POINTER(Place))
-    for handle in (library._handle, None):  # what it needs, then the whole process
+    for handle in (None, library._handle):  # the process, with LD_PRELOAD; then what it needs
         address = process.dlsym(handle, symbol.encode())
         place = Place()
         if address and process.dladdr(address, ctypes.byref(place)) and place.file:
@@ -208,7 +208,7 @@ def sections(data: mmap.mmap) -> list[Section]:
 
 
 def text_at(data: mmap.mmap, place: int) -> str:
-    return data[place : data.find(b"\0", place)].decode()
+    return data[place : data.find(b"\0", place)].decode(errors="replace")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any, Mapping, Sequence
 
 from ci.agent.time_limits import TOOL_S
 from ci.agent.user import StageUser
+from ci.protocol.agent_files import PIP_REPORTS_OF_ENVIRONMENT
 from ci.util.lines import parse_object
 from ci.util.text import mask_credentials
 
@@ -155,7 +156,8 @@ def tool_facts(
 
     # By the Python of the stages, which may differ from the agent's, in the project's folder.
     probe = pkgutil.get_data(__package__ or "", "python_probe.py") or b""
-    found = read_tools(printed("python3", "-c", RUN_PROGRAM, probe.decode(), *reports))
+    arguments = (PIP_REPORTS_OF_ENVIRONMENT, *reports)
+    found = read_tools(printed("python3", "-c", RUN_PROGRAM, probe.decode(), *arguments))
     try:  # CXX may hold options too
         compiler = shlex.split(variables.get("CXX", "")) or ["c++"]
     except ValueError:  # an unbalanced quote, which no build system accepts either

@@ -13,6 +13,7 @@ import os
 import platform
 import re
 import sys
+from contextlib import suppress
 from fnmatch import fnmatch
 from functools import partial
 from glob import escape as glob_escape
@@ -29,49 +30,50 @@ MOST_HASHED = 1 << 30  # bytes of one, which take 2 s
 PIECE = 1 << 20
 ADDED_BY_PIP = ("INSTALLER", "REQUESTED", "direct_url.json")
 MOST_ORIGINS = 400  # packages; of the largest vendor's images, the installer's reports name fewer
-REPORTS = "pip-report*.json"  # of what made the environment, in its folder
 # The list of files and its signatures, and what Python makes.
 WITHOUT_HASH = re.compile(r"[^/]+\.dist-info/RECORD(\.jws|\.p7s)?|(.*/)?__pycache__/[^/]+\.pyc")
+USER = re.compile(r"^([\w+.-]+://)?(?!git@[^/@]*(?:/|$))[^/]*@")  # that of git is no secret
 IS_SAFE = getattr(sys.flags, "safe_path", False)  # the current folder is not searched
 
 
 def main() -> None:
-    """Print one object of JSON; the arguments are reports of pip, newest last, if there are any."""
-    entries = list(distributions())
-    found = [entry.metadata for entry in entries]  # each parsed once
-    packages = {entry["Name"]: entry["Version"] for entry in found if entry["Name"]}
+    """Print one object of JSON.
+
+    The arguments are the pattern of pip's reports in the folder of the environment, and further
+    reports, newest last.
+    """
+    _, _, pattern, *reports = sys.argv
+    named = list(found_of(lambda it: (it, it.metadata), distributions()))  # each parsed once
+    entries = [entry for entry, _ in named]
+    packages = {entry["Name"]: entry["Version"] for _, entry in named if entry["Name"]}
     try:
         unmet = unmet_build_requirements(packages) if os.path.exists("pyproject.toml") else []
     except Exception:
         unmet = []
+    copies = found_of(lambda it: (it, is_copy_of_this_project(it)), entries)
+    own = [entry for entry, is_copy in copies if is_copy]
     try:
-        own = [entry for entry in entries if is_this_project(entry)]
         files = [str(file) for it in own for file in it.files or ()]
         unpackaged = missing_modules(files, [it.metadata["Name"] for it in own])
     except Exception:  # any tool may have written the metadata
         files, unpackaged = [], []
-    try:
-        installed = [*installed_files(entries)]
-    except Exception:
-        installed = []
     missing = filter(is_uncompiled_in_the_sources, files)
     uncompiled = sorted(file.partition(".")[0].replace("/", ".") for file in missing)
     facts = {"python": platform.python_version(), "packages": packages, "uncompiled": uncompiled}
-    more = {"unpackaged": unpackaged, "unmet": unmet, "installed_files": installed}
-    made = glob(os.path.join(glob_escape(sys.prefix), REPORTS))
+    more = {"unpackaged": unpackaged, "unmet": unmet, "installed_files": installed_files(entries)}
+    made = glob(os.path.join(glob_escape(sys.prefix), pattern))
     stack = {
-        "origins": found_or(lambda: origins(entries, [*sorted(made), *sys.argv[2:]]), {}),
-        "torch_builds": found_or(lambda: torch_builds(entries), {}),
+        "origins": origins(entries, [*sorted(made), *reports]),
+        "torch_builds": torch_builds(entries),
     }
     json.dump({**facts, **more, **stack}, sys.stdout)
 
 
-def found_or(find: Callable[[], Any], otherwise: Any) -> Any:
-    """Return what is found, or something else: any tool may have written the metadata."""
-    try:
-        return find()
-    except Exception:
-        return otherwise
+def found_of(find: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    """Yield what is found of each item; nothing of a damaged one: any tool may have written it."""
+    for item in items:
+        with suppress(Exception):
+            yield find(item)
 
 
 def origins(entries: Iterable[Distribution], reports: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -80,30 +82,37 @@ def origins(entries: Iterable[Distribution], reports: Iterable[str]) -> dict[str
     Installers record it for what had an address (PEP 610). For what an index had, only the report
     of pip has it. Of neither, nothing is known.
     """
-    reported = {}
-    for report in reports:
-        for item in found_or(lambda: read_report(report), []):  # noqa: B023  # called at once
-            name = _normal(item["metadata"]["name"])
-            reported[name, item["metadata"]["version"]] = item["download_info"]
-    found = {}
-    for entry in entries:
-        name = _normal(entry.metadata["Name"] or "")
+    items = (item for report in found_of(read_report, reports) for item in report)
+    reported = dict(found_of(reported_origin, items))
+
+    def named_origin(entry: Distribution) -> tuple[str, dict[str, Any]]:
+        name = _normal(entry.metadata["Name"])
         direct = origin_of(entry)
         origin = file_origin(direct or reported.get((name, entry.version), {}))
-        if origin and name not in found:  # of two, the first is imported
-            found[name] = {**origin, "direct": bool(direct)}
+        return name, {**origin, "direct": bool(direct)} if origin else {}
+
+    found: dict[str, dict[str, Any]] = {}
+    for name, origin in found_of(named_origin, entries):
+        if origin:
+            found.setdefault(name, origin)  # of two, the first is imported
     return dict(islice(found.items(), MOST_ORIGINS))
 
 
 def read_report(path: str) -> list[dict[str, Any]]:
     with open(path, "rb") as file:
         installed: list[dict[str, Any]] = json.load(file)["install"]
-    return installed
+    return [*installed]
+
+
+def reported_origin(item: Mapping[str, Any]) -> tuple[tuple[str, str], Mapping[str, Any]]:
+    """Return the name and the version of a package that pip installed, and where it was from."""
+    metadata = item["metadata"]
+    return (_normal(metadata["name"]), str(metadata["version"])), item["download_info"]
 
 
 def file_origin(origin: Mapping[str, Any]) -> dict[str, str]:
     """Return the address and the SHA-256 or the commit; empty for a folder, which may change."""
-    facts = {"url": origin.get("url", "")}
+    facts = {"url": public_address(origin.get("url", ""))}
     if origin.get("subdirectory"):
         facts["subdirectory"] = origin["subdirectory"]
     vcs = origin.get("vcs_info")
@@ -111,6 +120,11 @@ def file_origin(origin: Mapping[str, Any]) -> dict[str, str]:
         return {**facts, "vcs": vcs["vcs"], "commit": vcs["commit_id"]}
     digest = archive_digest(origin.get("archive_info") or {})
     return {**facts, "sha256": digest} if digest else {}
+
+
+def public_address(url: str) -> str:
+    """Return an address without what may hold a password: the user, the query and the fragment."""
+    return USER.sub(r"\1", re.split("[?#]", url)[0])
 
 
 def archive_digest(archive: Mapping[str, Any]) -> str:
@@ -125,16 +139,21 @@ def torch_builds(entries: Iterable[Distribution]) -> dict[str, dict[str, str]]:
     ``git_version`` is the commit; ``cuda``, ``hip`` and such are versions of SDKs. ``tag`` is that
     of the wheel.
     """
-    found: dict[str, dict[str, str]] = {}
-    for entry in entries:
-        name = _normal(entry.metadata["Name"] or "")
+
+    def named_build(entry: Distribution) -> tuple[str, dict[str, str]]:
+        name = _normal(entry.metadata["Name"])
         path = str(entry.locate_file(f"{name.replace('-', '_')}/version.py"))
-        if name.startswith("torch") and name not in found and os.path.isfile(path):
-            with open(path, encoding="utf-8") as file:
-                build = stated_texts(file.read())
-            wheel = entry.read_text("WHEEL") or ""
-            tags = re.findall(r"^Tag: *(\S+)", wheel, re.MULTILINE)
-            found[name] = {**build, **({"tag": ".".join(tags)} if tags else {})}
+        if not name.startswith("torch") or not os.path.isfile(path):
+            return name, {}
+        with open(path, encoding="utf-8") as file:
+            build = stated_texts(file.read())
+        tags = re.findall(r"^Tag: *(\S+)", entry.read_text("WHEEL") or "", re.MULTILINE)
+        return name, {**build, **({"tag": ".".join(tags)} if tags else {})}
+
+    found: dict[str, dict[str, str]] = {}
+    for name, build in found_of(named_build, entries):
+        if build:
+            found.setdefault(name, build)
     return found
 
 
@@ -173,7 +192,8 @@ def _normal(name: str) -> str:
     return re.sub("[-_.]+", "-", name).lower()
 
 
-def is_this_project(entry: Distribution) -> bool:
+def is_copy_of_this_project(entry: Distribution) -> bool:
+    """Return whether it was built from the current folder, and is not imported from there."""
     origin = origin_of(entry)
     path = unquote(origin.get("url", "").partition("file://")[2])
     if "archive_info" in origin:  # built from the sources
@@ -188,21 +208,26 @@ def origin_of(entry: Distribution) -> dict[str, Any]:
     return origin
 
 
-def installed_files(entries: Iterable[Distribution]) -> Iterator[dict[str, Any]]:
-    """Yield each distribution that was installed from a file: its name, SHA-256, and changes.
+def installed_files(entries: Iterable[Distribution]) -> list[dict[str, Any]]:
+    """Return each distribution that was installed from a file: its name, SHA-256, and changes.
 
     ``altered`` is the number of its files that were changed or removed since, or that have no hash
     to prove the contrary; ``None``: too large, or no list of its files.
     ``record`` stands for the hashes of its files. ``shadowed`` are its packages and modules that
     the current folder has too.
     """
-    for entry in islice(filter(origin_of, entries), MOST_INSTALLED):
-        archive = origin_of(entry).get("archive_info")
-        if archive is not None:
-            digest = archive_digest(archive)
-            name = unquote(origin_of(entry).get("url", "").rpartition("/")[2])
-            facts = {"altered": altered_files(entry), "shadowed": shadowed_modules(entry)}
-            yield {"name": name, "sha256": digest, "record": record_digest(entry), **facts}
+
+    def installed_file(entry: Distribution) -> dict[str, Any]:
+        origin = origin_of(entry)
+        archive = origin.get("archive_info")
+        if archive is None:
+            return {}
+        name = unquote(public_address(origin.get("url", "")).rpartition("/")[2])
+        facts = {"altered": altered_files(entry), "shadowed": shadowed_modules(entry)}
+        digest = archive_digest(archive)
+        return {"name": name, "sha256": digest, "record": record_digest(entry), **facts}
+
+    return [*islice(filter(None, found_of(installed_file, entries)), MOST_INSTALLED)]
 
 
 def record_digest(entry: Distribution) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from types import FrameType
+from typing import Any
 
 from ci.agent.artifacts import collect
 from ci.agent.distributions import Distributions
@@ -14,7 +15,7 @@ from ci.agent.machine import build_settings, machine_facts, tool_facts
 from ci.agent.network import NetworkError, wait_until_isolated
 from ci.agent.stage import SupervisorError, adopt_orphans
 from ci.agent.stage_runner import Reruns, StageRunner
-from ci.agent.vendor_stack import bound_libraries, sdk_versions
+from ci.agent.vendor_stack import sdk_versions
 from ci.protocol import events
 from ci.protocol.agent_files import ENVIRONMENT
 from ci.protocol.job import DISK_FULL, PROTOCOL, Job, StagePlan
@@ -32,6 +33,7 @@ class JobRun:
     def __init__(self, job: Job) -> None:
         self._signal: int | None = None
         self._reruns: Reruns | None = None
+        self._libraries: dict[str, Any] = {}
         self._job = job
         self._runner = StageRunner(job, stopped=lambda: self._interrupted)
         self._log, self._leases = self._runner.log, self._runner.leases
@@ -81,13 +83,9 @@ class JobRun:
                 self._log.emit(lack)
         user = runner.handover.user
         place = runner.environment, runner.workspace
-        with runner.pip_reports() as reports:
-            tools = tool_facts(*place, job.device_compiler, user, reports)
-        given = job.distributions.given if job.distributions else ()
-        stack = {
-            "sdk": sdk_versions(job.device_compiler, runner.environment),
-            "libraries": bound_libraries(*place, runner.results, given, user),
-        }
+        tools = tool_facts(*place, job.device_compiler, user, runner.pip_reports)
+        sdk = sdk_versions(job.device_compiler, runner.environment)
+        stack = {"sdk": sdk, "libraries": self._libraries}
         described = {"machine": facts, **built, **tools, **stack}
         described["compiler_cache"] = runner.cache.facts()
         self._describe(**described)
@@ -108,6 +106,8 @@ class JobRun:
 
     def _run_stages(self) -> bool:
         reason, failed = self._lease_for(None), None
+        importing = self._importing_stage()
+        given = self._job.distributions.given if self._job.distributions else ()
         for stage in self._job.stages:
             if stage.left_out:
                 self._log.emit(events.StageSkipped(stage=stage.name, reason=LEFT_OUT))
@@ -132,6 +132,8 @@ class JobRun:
                 self._log.emit(events.StageLost(stage=stage.name, reason=lost))
                 reason = f"not run: {lost}"
                 continue
+            if stage is importing:
+                self._libraries = self._runner.bound_libraries(completed, given)
             if end.failed:
                 failed = failed or f"not run: {stage.name} failed"
             if end.failed and stage.reruns:  # run after everything else
@@ -140,6 +142,12 @@ class JobRun:
         if self._reruns is None and self._leases is not None:  # reruns still need the devices
             self._leases.release()
         return reason is None and failed is None
+
+    def _importing_stage(self) -> StagePlan | None:
+        """Return the stage that certainly imports the project, or else most likely does."""
+        stages = [it for it in self._job.stages if not it.left_out and not it.hold]
+        pytest = [it for it in stages if it.kind is StageKind.PYTEST]
+        return next(reversed(pytest or [it for it in stages if it.device] or stages), None)
 
     def _collect_distributions(self) -> None:
         lack = self._distributions.collect()

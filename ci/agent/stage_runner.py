@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Callable, Iterator, Sequence
+from typing import Any, Callable, Sequence
 
 from ci.agent import pytest_stage, session, shards
 from ci.agent.artifacts import collect, remove_results
@@ -19,6 +19,7 @@ from ci.agent.output import EventLog, StageOutput
 from ci.agent.stage import Stage, StageCommand, SupervisorError
 from ci.agent.stage_progress import GrowingFile, ProgressWatch
 from ci.agent.user import Handover, LogPipe, StageUser
+from ci.agent.vendor_stack import bound_libraries
 from ci.protocol import events
 from ci.protocol.agent_files import (
     EVENTS,
@@ -62,6 +63,7 @@ class StageRunner:
         leases: ``None`` if no stage has devices
         stopped: whether the job is to end
         disk_full: whether a stage met a full disk
+        pip_reports: the files in which pip reports of the stages, in their order
     """
 
     def __init__(self, job: Job, stopped: Callable[[], bool]) -> None:
@@ -91,6 +93,7 @@ class StageRunner:
                 stopped=stopped,
             )
         self.disk_full = False
+        self.pip_reports: list[str] = []
         self._running: list[Stage] = []
 
     def end_running(self) -> None:
@@ -156,19 +159,21 @@ class StageRunner:
         variables = {**self.environment, **credentials, **stage.environment}
         if stage.kind is StageKind.COMMAND:
             # pip alone knows the file that it got from an index, and a later stage has another pip.
-            report = self.handover.path(f"{PIP_REPORT}{stage.name}.json")
-            variables = {"PIP_REPORT": str(report), **variables}
+            report = self.handover.shared_file(f"{PIP_REPORT}{stage.name}.json")
+            if report is not None:  # pip fails where it cannot write one
+                self.pip_reports.append(str(report))
+                variables = {"PIP_REPORT": str(report), **variables}
         return replace(stage, environment=variables)
 
-    @contextmanager
-    def pip_reports(self) -> Iterator[list[str]]:
-        """Yield what pip reported of the stages, in their order, and remove these files."""
-        names = (f"{PIP_REPORT}{stage.name}.json" for stage in self.job.stages)
-        paths = [self.handover.path(name) for name in names]
-        yield [*map(str, paths)]
-        for path in paths:
-            with suppress(OSError), self.handover.access():
-                path.unlink()
+    def bound_libraries(self, stage: StagePlan, given: Sequence[str]) -> dict[str, Any]:
+        """Return the libraries that the project is bound to, as a stage that just ended found them.
+
+        To import the project may open a device: this run must still have its lease.
+        """
+        variables = {**self.environment, **stage.environment}
+        if self.leases and stage.device:
+            variables.update(self.leases.variables(0))
+        return bound_libraries(variables, self.workspace, self.results, given, self.handover.user)
 
     def _process(self, stage: StagePlan, shard: int, stack: ExitStack) -> StageProcess:
         """Prepare the command of a stage, or of one of its shards, until ``stack`` ends."""

@@ -78,6 +78,7 @@ class Handover:
             self._written = self._private_folder() / "files"
             self._written.mkdir()
             self._written.chmod(0o777)
+        self._shared: Path | None = None
 
     def access(self) -> ContextManager[None]:
         """Open files with the rights of the stages."""
@@ -103,6 +104,21 @@ class Handover:
             copy_file(content, file)
             return False
         return True
+
+    def shared_file(self, name: str) -> Path | None:
+        """Create a file that every user can write; ``None``: there is no room for it.
+
+        It is in no folder of the results: those of another user may not be open to a stage's.
+        """
+        try:
+            if self._shared is None:
+                self._shared = make_public(self._private_folder())
+            path = self._shared / name
+            path.touch()
+            path.chmod(0o666)
+        except OSError:
+            return None
+        return path
 
     @contextmanager
     def log(self, name: str) -> Iterator[tuple[Path, LogPipe | None]]:
@@ -144,9 +160,10 @@ class Handover:
                 Path(name).unlink()
 
     def remove(self) -> None:
-        if self.user is not None:
+        own = self._written.parent if self.user is not None else None
+        for folder in filter(None, (own, self._shared)):
             with suppress(OSError):
-                remove_folder(self._written.parent)
+                remove_folder(folder)
 
 
 class LogPipe:

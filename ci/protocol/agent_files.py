@@ -9,8 +9,9 @@ ENGINE_EVENTS = "engine-events.jsonl"  # the same, as the engine received them
 ENVIRONMENT = "environment.json"  # machine, tools, packages, devices
 SYMBOLS = "symbols.json"  # that the project needs of each library
 PIP_REPORT = "pip-report."  # begins the name of what pip reports of a stage
-# The same of what made the environment, in its folder: `python_probe` and the recipe name it too.
+# The same of what made the environment, in its folder; the recipe of images has the names, too.
 PIP_REPORT_OF_ENVIRONMENT = "pip-report.json"
+PIP_REPORTS_OF_ENVIRONMENT = "pip-report*.json"
 PYTEST_LOG = "pytest.jsonl"  # the per-test log, of pytest-reportlog
 JUNIT = "junit.xml"
 BENCHMARKS = "benchmarks-of."  # begins the name of the result file of a benchmark stage

@@ -119,7 +119,7 @@ def test_the_files_exist(root: Path, page: str) -> None:
 def test_the_lists_of_operators_that_tests_have_are_where_the_page_says(
     root: Path, page: str
 ) -> None:
-    lists = re.findall(r"`OPERATORS`\s+in\s+`(tests/[\w/.]+)`", page)
+    lists = re.findall(r"`OPERATORS`\s+(?:in|of)\s+`(tests/[\w/.]+)`", page)
     assert len(lists) == 3
     for path in lists:
         assert re.search(r"^OPERATORS = ", (root / path).read_text(), re.M), path

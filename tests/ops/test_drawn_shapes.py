@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from installed import hand_written_slots
 from native_examples import OPERATORS
 from reasons import SkipReason, skip
-from test_native_ops import Case, Run
+from test_native_ops import Case, Run, unselected_slots_of
 
 SEED = int(os.environ.get("INFINI_OPS_SEED", "0"))
 
@@ -25,7 +25,11 @@ SEED = int(os.environ.get("INFINI_OPS_SEED", "0"))
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     device = metafunc.config.getoption("device")
     device = "cpu" if is_absent(device) else device
-    cases = [Case(name, slot) for name in DRAWN for slot in hand_written_slots(name, device)]
+    cases = [
+        Case(name, slot)
+        for name in DRAWN
+        for slot in hand_written_slots(name, device) + unselected_slots_of(name, device)
+    ]
     ids = [f"{case.name}-slot{case.slot}" for case in cases]
     metafunc.parametrize(("case", "device"), [(each, device) for each in cases], ids=ids)
 

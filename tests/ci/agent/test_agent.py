@@ -38,13 +38,23 @@ from tools.faults.disks import fill, limited
 
 # Modules of the standard library of every Python from 3.8 on; additions must be, too.
 OLD_MODULES = {
-    *("__future__", "base64", "collections", "contextlib", "ctypes", "dataclasses", "difflib"),
+    *(
+        "__future__",
+        "ast",
+        "base64",
+        "collections",
+        "contextlib",
+        "ctypes",
+        "dataclasses",
+        "difflib",
+    ),
     *(
         "enum",
         "errno",
         "fcntl",
         "fnmatch",
         "functools",
+        "glob",
         "gzip",
         "hashlib",
         "html",
@@ -52,6 +62,7 @@ OLD_MODULES = {
         "itertools",
         "json",
         "math",
+        "mmap",
     ),
     *("os", "pathlib", "pkgutil", "platform", "pwd", "re", "resource", "select", "shlex", "shutil"),
     *("signal", "socket", "stat", "struct", "subprocess", "sys", "tarfile", "tempfile", "time"),

@@ -23,6 +23,7 @@ from ci.agent.lease import LeaseError, Leases
 from ci.agent.locks import LockFolder
 from ci.protocol.events import Event, LeaseWaiting
 from ci.protocol.job import DeviceJob
+from ci.protocol.stage_kind import StageKind
 from ci.util.invocation import REPOSITORY
 from tests.ci import competitor
 from tests.ci.agent_job import Job, device_job, printed_events, wait_for_end
@@ -365,6 +366,37 @@ def test_stages_with_a_device_hold_it_and_the_others_do_not(machine: Machine, jo
     assert environment["detection"] == {"status": "devices", "reason": None}
     (leased,) = environment["devices"]
     assert (leased["uuid"], leased["after"]["health"]) == ("GPU-0", "healthy")
+
+
+def test_the_project_is_imported_as_in_the_tests(
+    machine: Machine, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its import may open a device: for its libraries too, that is one that the run has leased."""
+    site = machine.folder.parent / "site"
+    metadata, package = site / "tiny-1.dist-info", site / "tiny"
+    metadata.mkdir(parents=True)
+    package.mkdir()
+    (metadata / "METADATA").write_text("Name: tiny\nVersion: 1\n")
+    (metadata / "RECORD").write_text("tiny/_fast.so,,\n")
+    origin = {"url": job.workspace.as_uri(), "dir_info": {}}
+    (metadata / "direct_url.json").write_text(json.dumps(origin))
+    (package / "_fast.so").touch()
+    seen, log = site / "seen", job.results / "events.jsonl"
+    program = f"""
+import os
+released = "lease_released" in open({str(log)!r}).read()
+text = f"{{os.environ.get('CUDA_VISIBLE_DEVICES')}} {{os.environ.get('OF_STAGE')}} {{released}}"
+open({str(seen)!r}, "a").write(text)
+"""
+    (package / "__init__.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    job.devices = machine.policy()
+    job.stage(
+        "test", "true", kind=StageKind.PYTEST, device=True, environment={"OF_STAGE": "libraries"}
+    )
+    job.stage("report", "true")
+    assert job.run() == 0
+    assert seen.read_text() == "GPU-0 libraries False"
 
 
 def test_a_policy_that_cannot_be_met_fails_before_the_first_stage(

@@ -144,6 +144,19 @@ def test_a_user_that_a_stage_cannot_become(job: Job) -> None:
     assert not (job.results / "events.jsonl").exists()
 
 
+def test_pip_can_report_as_another_user_of_the_stage(job: Job) -> None:
+    """pip fails if it cannot write its report, as where a stage of root builds as another user."""
+    job.user = None
+    job.results.mkdir(mode=0o700)
+    program = f"import os; os.setuid({OTHER_USER}); open(os.environ['PIP_REPORT'], 'w').write('{{')"
+    job.python("build", program)
+    job.stage("killed", "sh", "-c", 'echo "$PIP_REPORT" >place; kill -9 $$')
+    assert job.run() == 1
+    assert job.finished("build")["exit_code"] == 0
+    assert not list(job.results.glob("pip-report*"))
+    assert not Path((job.workspace / "place").read_text().strip()).parent.exists()
+
+
 def test_a_pipe_ends_no_writer(tmp_path: Path) -> None:
     pipe = LogPipe(tmp_path / "pipe", tmp_path / "log")
     for text in ("one\n", "two\n"):
