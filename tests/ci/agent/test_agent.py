@@ -541,7 +541,9 @@ def test_environment_is_described(job: Job) -> None:
     facts = job.environment()
     tools = {"compiler", "device_compiler", "cmake", "ninja"}
     python = {"python", "packages", "uncompiled", "unpackaged", "unmet", "installed_files", "torch"}
-    assert set(facts) == {"machine", "selection", "options", "compiler_cache", *tools, *python}
+    stack = {"sdk", "libraries", "origins", "torch_builds"}
+    run = {"machine", "selection", "options", "compiler_cache"}
+    assert set(facts) == {*run, *tools, *python, *stack}
     assert facts["machine"]["instruction_sets"] == machine.instruction_sets()
     assert facts["python"].startswith("3.")
     assert facts["device_compiler"] is None
