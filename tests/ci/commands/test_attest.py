@@ -493,7 +493,7 @@ def test_a_decision_is_read_from_a_file(site: Site, capsys: Output) -> None:
     assert f"error: --decision: No such file or directory: {path}" in capsys.readouterr().err
     path.write_text("{}")
     assert site.attest("--decision", path) == ExitCode.INFRASTRUCTURE
-    assert "schema_version: got None, expected 1 to 2" in capsys.readouterr().err
+    assert "schema_version: got None, expected 1 to 3" in capsys.readouterr().err
     path.write_text(decision_about(site.run).to_json())
     site.decide()
     site.sign("--identity", "https://ci.example.com/release")
