@@ -10,8 +10,7 @@ struct Operator<GroupedTopk, Device::Type::kCpu, 0> {
                   std::int64_t, bool renormalize, double routed_scaling_factor, const Tensor& bias,
                   std::int64_t scoring_func, const Tensor& topk_values,
                   const Tensor& topk_indices) {
-    cpu::Routing routing{scoring_func == 0 ? cpu::Scoring::kNone : cpu::Scoring::kSigmoid,
-                         renormalize};
+    Routing routing{scoring_func == 0 ? Scoring::kNone : Scoring::kSigmoid, renormalize};
     routing.factor = static_cast<float>(routed_scaling_factor);
     routing.groups = num_expert_group;
     routing.kept_groups = topk_group;

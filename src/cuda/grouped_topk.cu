@@ -12,7 +12,7 @@ struct Operator<GroupedTopk, cuda::kDevice, 0> {
                   std::int64_t topk_group, std::int64_t, bool renormalize,
                   double routed_scaling_factor, const Tensor& bias, std::int64_t scoring_func,
                   const Tensor& topk_values, const Tensor& topk_indices) {
-    const auto scoring = scoring_func == 0 ? cuda::Scoring::kNone : cuda::Scoring::kSigmoid;
+    const auto scoring = scoring_func == 0 ? Scoring::kNone : Scoring::kSigmoid;
     cuda::ChooseExperts(invocation,
                         {scoring, renormalize, static_cast<float>(routed_scaling_factor),
                          num_expert_group, topk_group},

@@ -11,7 +11,7 @@ struct Operator<TopkSigmoid, cuda::kDevice, 0> {
   static void Run(const Invocation& invocation, const Tensor& gating_output, bool renormalize,
                   const std::optional<Tensor>& e_score_correction_bias, const Tensor& topk_weights,
                   const Tensor& topk_indices, const Tensor& token_expert_indices) {
-    cuda::ChooseExperts(invocation, {cuda::Scoring::kSigmoid, renormalize}, gating_output,
+    cuda::ChooseExperts(invocation, {Scoring::kSigmoid, renormalize}, gating_output,
                         e_score_correction_bias, topk_weights, topk_indices, token_expert_indices);
   }
 };
