@@ -11,7 +11,7 @@ import io
 import json
 import tarfile
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -206,6 +206,8 @@ def _noise_scenario(name: str, source: Source) -> Scenario:
 # What machines of a team do
 
 
+Recorded: TypeAlias = Mapping[str, Sequence[float]]
+"""What runs recorded: arguments of ``conditions``."""
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
 _SILENT_RUNS = 300  # of a machine's noise, looked at after each
 
@@ -215,8 +217,8 @@ class Machine:
     """The noise of a machine: relative values, with the hours and the speeds of the runs."""
 
     name: str
-    noise: Callable[[Generator, Array], tuple[Array, Array | None]]
-    """From the hours since Monday to deviations and, if recorded, the reference job's seconds."""
+    noise: Callable[[Generator, Array], tuple[Array, Recorded]]
+    """From the hours since Monday to deviations and what the runs recorded beside them."""
     hours: Callable[[int], Array] = lambda count: 2 + 24.0 * np.arange(count)
 
     def scenario(self, size: float = 0.0) -> Scenario:
@@ -227,7 +229,7 @@ class Machine:
     def _make(self, random: Generator, *, size: float) -> LabelledSeries:
         place = 80 + int(random.integers(20)) if size else _SILENT_RUNS
         hours = self.hours(place + 20 if size else _SILENT_RUNS)
-        deviations, reference = self.noise(random, hours)
+        deviations, recorded = self.noise(random, hours)
         values = LEVEL * (1 + deviations)
         values[place:] *= 1 + size
         moments = [MONDAY + timedelta(hours=float(it)) for it in hours]
@@ -235,15 +237,15 @@ class Machine:
             values=list(values),
             changes=(place,) if size else (),
             first_look=place - _WATCHED if size else 10,
-            given=conditions(moments, () if reference is None else list(reference)),
+            given=conditions(moments, **recorded),
         )
 
 
 def machines() -> Iterator[Machine]:
     """The machines of a team."""
 
-    def plain(noise: Source) -> Callable[[Generator, Array], tuple[Array, None]]:
-        return lambda random, hours: (noise(random, len(hours)), None)
+    def plain(noise: Source) -> Callable[[Generator, Array], tuple[Array, Recorded]]:
+        return lambda random, hours: (noise(random, len(hours)), {})
 
     spreads: dict[str, Source] = {
         "normal 3 %": lambda random, count: 0.03 * random.normal(size=count),
@@ -265,6 +267,7 @@ def machines() -> Iterator[Machine]:
     yield Machine(name="the same, speed recorded", noise=partial(_modes, is_recorded=True))
     yield Machine(name="day and week, 12 runs a day", noise=_day_and_week, hours=_every_two_hours)
     yield Machine(name="weekend -8 %, 5 runs a day", noise=_weekend, hours=_in_office_hours)
+    yield Machine(name="warm cache", noise=_warm_cache)
 
 
 def _autoregressive(random: Generator, count: int, related: float, spread: float = 0.03) -> Array:
@@ -275,22 +278,32 @@ def _autoregressive(random: Generator, count: int, related: float, spread: float
     return values
 
 
-def _modes(random: Generator, hours: Array, *, is_recorded: bool) -> tuple[Array, Array | None]:
+def _modes(random: Generator, hours: Array, *, is_recorded: bool) -> tuple[Array, Recorded]:
     """Two modes of the clock, of 15 runs on average; the reference job has a noise of 0.5 %."""
     count = len(hours)
     slow = np.cumsum(random.random(count) < 1 / 15) % 2
     reference = (1 + 0.05 * slow) * (1 + 0.005 * random.normal(size=count))
     values = 0.015 * random.normal(size=count) + 0.05 * slow
-    return values, reference if is_recorded else None
+    return values, {"speeds": list(reference)} if is_recorded else {}
 
 
-def _day_and_week(random: Generator, hours: Array) -> tuple[Array, None]:
+def _day_and_week(random: Generator, hours: Array) -> tuple[Array, Recorded]:
     day = 0.05 * np.sin(2 * np.pi * hours / 24)
-    return 0.02 * random.normal(size=len(hours)) + day - 0.05 * _is_weekend(hours), None
+    return 0.02 * random.normal(size=len(hours)) + day - 0.05 * _is_weekend(hours), {}
 
 
-def _weekend(random: Generator, hours: Array) -> tuple[Array, None]:
-    return 0.03 * random.normal(size=len(hours)) - 0.08 * _is_weekend(hours), None
+def _weekend(random: Generator, hours: Array) -> tuple[Array, Recorded]:
+    return 0.03 * random.normal(size=len(hours)) - 0.08 * _is_weekend(hours), {}
+
+
+def _warm_cache(random: Generator, hours: Array) -> tuple[Array, Recorded]:
+    """Builds of 10 to 100 of 200 translation units, of different cost; a tenth of it is fixed."""
+    cost = np.exp(0.6 * random.normal(size=200))
+    misses = np.exp(random.uniform(np.log(10), np.log(100), len(hours))).astype(int)
+    taken = np.array([random.choice(cost, count, replace=False).sum() for count in misses])
+    taken *= 1 + 0.02 * random.normal(size=len(hours))
+    usual = cost.mean() * 50
+    return (0.1 * usual + taken) / usual - 1, {"misses": list(misses)}
 
 
 def _is_weekend(hours: Array) -> Array:

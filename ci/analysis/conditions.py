@@ -1,7 +1,8 @@
-"""The conditions of runs: the hour, the weekday and the machine's speed, and what they explain.
+"""The conditions of runs, and what they explain: the hour, the weekday, the machine's speed, and how
+much of the build the compiler cache did not have.
 
-A machine that other people use is slower at noon than at night, and one that cools badly has a slow
-mode. Neither is a change of the code. Pure.
+A machine that other people use is slower at noon than at night, one that cools badly has a slow
+mode, and a warm build takes as long as what has to be compiled. None is a change of the code. Pure.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Condition:
 
     columns: Values
     cycle_s: float
-    """The seconds in which the calendar repeats it; 0 for the machine's speed."""
+    """The seconds in which the calendar repeats it; 0 for what the run recorded."""
     is_smooth: bool = False
     """Whether it needs a whole cycle to differ from a trend; a weekend begins like a change."""
 
@@ -85,10 +86,15 @@ class Conditions:
         return {at: own for at, own in designs.items() if np.any(own.std(axis=0) > 1e-6)}
 
 
-def conditions(moments: Sequence[datetime], speeds: Sequence[float | None] = ()) -> Conditions:
-    """The hour and the weekday of each run, in UTC, and the machine's speed.
+def conditions(
+    moments: Sequence[datetime],
+    speeds: Sequence[float | None] = (),
+    misses: Sequence[float | None] = (),
+) -> Conditions:
+    """The hour and the weekday of each run, in UTC, and what it recorded.
 
-    ``speeds`` has the seconds of the reference job in each run, where it was recorded.
+    ``speeds`` has the seconds of the reference job in each run, and ``misses`` the translation
+    units that the compiler cache did not have.
     """
     seconds = np.array([moment.timestamp() for moment in moments], dtype=float)
     in_week = (seconds + _FROM_MONDAY) % _WEEK
@@ -97,10 +103,11 @@ def conditions(moments: Sequence[datetime], speeds: Sequence[float | None] = ())
         Condition(_waves(in_week, _WEEK), _WEEK, is_smooth=True),
         Condition((in_week >= 5 * _DAY).astype(float).reshape(-1, 1), _WEEK),
     ]
-    if known := [speed for speed in speeds if speed]:
-        usual = median(known)  # of runs that did not record it
-        logs = [[math.log(speed or usual)] for speed in speeds]
-        found.append(Condition(np.array(logs), 0.0))
+    for recorded, least in ((speeds, 0), (misses, 1)):  # the logarithm of no unit
+        if known := [it for it in recorded if it is not None]:
+            usual = median(known)  # of runs that did not record it
+            logs = [[math.log((usual if it is None else it) + least)] for it in recorded]
+            found.append(Condition(np.array(logs), 0.0))
     return Conditions(tuple(found), seconds)
 
 

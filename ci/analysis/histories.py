@@ -28,7 +28,7 @@ from ci.analysis.parts import group_by
 from ci.analysis.stage_order import place_of
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey
-from ci.facts.measures import REFERENCE, is_benchmark, is_of, is_worse
+from ci.facts.measures import CONDITIONS, MISSES, REFERENCE, is_benchmark, is_of, is_worse
 from ci.store.rows import RunMeasures
 from ci.util.text import commit_name
 
@@ -102,13 +102,12 @@ def _findings(grouped: Mapping[str, Sequence[RunMeasures]]) -> dict[str, dict[st
     series: dict[tuple[str, str], list[float]] = {}
     given: dict[tuple[str, str], Conditions] = {}
     for key, rows in grouped.items():
-        names = dict.fromkeys(name for row in rows for name in row.values)
-        names.pop(REFERENCE, None)
+        names = dict.fromkeys(name for row in rows for name in row.values if name not in CONDITIONS)
         places = {name: [at for at, row in enumerate(rows) if name in row.values] for name in names}
         for name, some in places.items():
             series[key, name] = [rows[at].values[name] for at in some]
-        speeds = [row.values.get(REFERENCE) for row in rows]
-        all_runs = conditions([row.started_at for row in rows], speeds)
+        speeds, misses = ([row.values.get(name) for row in rows] for name in (REFERENCE, MISSES))
+        all_runs = conditions([row.started_at for row in rows], speeds, misses)
         # Most series have a value of every run: they share what is computed of the conditions.
         taken = {some: all_runs.take(some) for some in {*map(tuple, places.values())}}
         given |= {(key, name): taken[tuple(some)] for name, some in places.items()}
@@ -157,7 +156,7 @@ def _environment_rises(
     If the first few of the other are as fast, the rise came later, and is not of the environment.
     Counts and sizes are left out: a new version of a library brings its own.
     """
-    names = [name for name in since[0].values if not is_exact(name) and name != REFERENCE]
+    names = [name for name in since[0].values if not is_exact(name) and name not in CONDITIONS]
     kinds = Counter(map(is_benchmark, names))
     for name in names:
         before = [row.values[name] for row in earlier if name in row.values][-LATEST:]

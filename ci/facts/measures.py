@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import ClassVar, TypeAlias
 
 from ci.model.results import BenchmarkResult, Direction, PlatformResult, StageResult
+from ci.util.lines import LARGEST_INTEGER
 
 TOTAL = "total"
 IMAGE = "image"
@@ -21,6 +22,10 @@ ENVIRONMENT = "environment"  # how people read it where the engine has no images
 SYNC = "sync"  # not a measure: the transfer of the sources to the engine
 REFERENCE = "reference.cpu_s"
 """The measure of a job that never changes: how fast the machine was when the run began."""
+MISSES = "cache_misses.units"
+"""The translation units that the compiler cache did not have."""
+CONDITIONS = frozenset({REFERENCE, MISSES})
+"""What explains other measures, and is not judged by itself."""
 # Share of the tests. A suite with many failures takes another time, mostly a shorter one.
 MOST_FAILURES = 0.01
 
@@ -171,6 +176,9 @@ def measures_of(result: PlatformResult) -> dict[str, float]:
     reference = result.facts("machine").get("reference_cpu_s")
     if known and isinstance(reference, float) and reference > 0:
         known[REFERENCE] = reference
+    misses = result.facts("compiler_cache").get("misses")
+    if known and type(misses) is int and 0 <= misses <= LARGEST_INTEGER:
+        known[MISSES] = float(misses)
     return known
 
 

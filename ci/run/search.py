@@ -22,7 +22,7 @@ from ci.analysis.bisection import Bisection, likelihood_of_outcomes, likelihood_
 from ci.errors import ConfigError, InfrastructureError, UsageError
 from ci.facts.failures import DIED
 from ci.facts.measures import (
-    REFERENCE,
+    CONDITIONS,
     TOTAL,
     Quantity,
     is_of,
@@ -319,7 +319,7 @@ def find_measure(
 
     Raises ``UsageError`` if several have it.
     """
-    known = {it for values in measured for it in values if it != REFERENCE}
+    known = {it for values in measured for it in values} - CONDITIONS
     found = [it for it in known if is_of(it, stage, text) or it == text]
     exact = [it for it in found if text in (it, stage_and_quantity(it)[1].label)]
     if len(exact or found) > 1:

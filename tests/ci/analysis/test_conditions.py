@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from ci.analysis.histories import history
 from ci.analysis.level_changes import LevelChange
 from ci.analysis.levels import Values
 from ci.facts.environment_key import environment_key
-from ci.facts.measures import REFERENCE
+from ci.facts.measures import MISSES, REFERENCE
 from ci.store.rows import RunMeasures
 from tests.ci.stored_history import result
 
@@ -22,6 +23,7 @@ MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
 HOURS = (8, 11, 13, 16, 19)  # of five runs a day
 WALL = "install.wall_s"
 KEY = environment_key(result())
+NOTHING: Mapping[str, Values] = MappingProxyType({})
 
 
 def moments(count: int) -> list[datetime]:
@@ -32,14 +34,13 @@ def moments(count: int) -> list[datetime]:
 
 
 def changes(
-    values: Values, at: Sequence[datetime], reference_s: Values | None = None
+    values: Values, at: Sequence[datetime], recorded: Mapping[str, Values] = NOTHING
 ) -> list[LevelChange]:
     """The confirmed changes of ``install.wall_s``, a commit per run."""
     rows = []
     for number, (value, moment) in enumerate(zip(values, at, strict=True)):
         measured = {WALL: float(value)}
-        if reference_s is not None:
-            measured[REFERENCE] = float(reference_s[number])
+        measured |= {name: float(some[number]) for name, some in recorded.items()}
         commit = f"{number:040x}"
         rows.append(RunMeasures(f"run-{number}", commit, False, moment, KEY.digest, measured))
     found = history(rows, {KEY.digest: KEY})
@@ -99,8 +100,26 @@ def test_a_slow_mode_of_the_machine_is_no_change() -> None:
         reference = 0.02 * slow * (1 + 0.005 * random.normal(size=90))
         for count in range(45, 91, 3):
             looks += 1
-            alarms += bool(changes(values[:count], at[:count], reference[:count]))
+            alarms += bool(changes(values[:count], at[:count], {REFERENCE: reference[:count]}))
     assert alarms <= looks / 50
+
+
+def test_what_a_warm_cache_lacks_is_no_change() -> None:
+    """Builds compile 5 to 48 units, a week many and a week few; then each takes 20 % longer."""
+    looks = alarms = found = 0
+    for seed in range(6):
+        random, at = np.random.default_rng(seed), [MONDAY + timedelta(days=it) for it in range(95)]
+        most = np.where(np.arange(95) // 7 % 2, 15, 49)
+        misses = random.integers(5, most)
+        values = (20 + 2 * misses) * (1 + 0.03 * random.normal(size=95))
+        for count in range(30, 81, 5):
+            looks += 1
+            alarms += bool(changes(values[:count], at[:count], {MISSES: misses[:count]}))
+        values[85:] += 0.2 * 2 * misses[85:]
+        named = changes(values, at, {MISSES: misses})
+        found += any(abs(change.place - 85) <= 3 and change.is_worse for change in named)
+    assert alarms <= looks / 20
+    assert found >= 5
 
 
 def test_values_like_their_neighbors_are_no_change() -> None:
