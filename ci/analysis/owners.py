@@ -12,6 +12,7 @@ from ci.analysis.alarm_tracking import TrackedAlarm
 from ci.analysis.alarms import Alarm
 from ci.analysis.platform_history import ProjectLine
 from ci.errors import ConfigError
+from ci.facts.files import read_text_file
 from ci.gates.regression import Judgement
 from ci.util.invocation import CONFIG_FILE
 
@@ -104,7 +105,9 @@ def add_owners(tracked: Sequence[TrackedAlarm], along: ProjectLine) -> list[Trac
 
 def platform_owners(folder: Path, project: str) -> dict[str, str]:
     """The owners of platforms in the project's ``ci.yaml``; none if that is another's or faulty."""
-    from ci.plan.load import load_config  # 0.4 s, for open alarms only
+    if "owner" not in (read_text_file(folder / CONFIG_FILE) or ""):
+        return {}
+    from ci.plan.load import load_config  # 0.15 s, for open alarms only
 
     try:
         config = load_config(folder / CONFIG_FILE)
