@@ -1,5 +1,4 @@
-"""The conditions of runs, and what they explain: the hour, the weekday, the machine's speed, and how
-much of the build the compiler cache did not have.
+"""The conditions of runs, and what they explain: calendar, speed of the machine, compiler cache.
 
 A machine that other people use is slower at noon than at night, one that cools badly has a slow
 mode, and a warm build takes as long as what has to be compiled. None is a change of the code. Pure.
