@@ -295,7 +295,7 @@ def tests(session: nox.Session) -> None:
     # Whole files run side by side, because their tests share compiled programs. Those of engines
     # wait half of their time. So many at once fit in the memory of a small machine.
     workers = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
-    session.run(*pytest, *workers, env=outside)
+    session.run(*pytest, *workers, "--durations", "40", env=outside)
 
 
 @nox.session
