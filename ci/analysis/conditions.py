@@ -103,10 +103,11 @@ def conditions(
         Condition((in_week >= 5 * _DAY).astype(float).reshape(-1, 1), _WEEK),
     ]
     for recorded, least in ((speeds, 0), (misses, 1)):  # the logarithm of no unit
-        if known := [it for it in recorded if it is not None]:
+        logs = [None if it is None or it + least <= 0 else math.log(it + least) for it in recorded]
+        if known := [it for it in logs if it is not None]:
             usual = median(known)  # of runs that did not record it
-            logs = [[math.log((usual if it is None else it) + least)] for it in recorded]
-            found.append(Condition(np.array(logs), 0.0))
+            columns = [[usual if it is None else it] for it in logs]
+            found.append(Condition(np.array(columns), 0.0))
     return Conditions(tuple(found), seconds)
 
 

@@ -155,6 +155,13 @@ def test_the_guilty_commit_is_between_the_runs_of_the_first_alarm(
     assert np.mean(widths) < 4
 
 
+def test_a_damaged_record_of_a_condition_is_unknown() -> None:
+    """A store that somebody edited may have any number."""
+    values, at = np.full(40, 100.0), [MONDAY + timedelta(days=it) for it in range(40)]
+    damaged = np.array([0.0, -5.0] * 20)
+    assert changes(values, at, {REFERENCE: damaged, MISSES: damaged}) == []
+
+
 def test_only_what_repeats_is_an_effect() -> None:
     """Ten hours that are slower than the ten before are no cycle."""
     at = [MONDAY + timedelta(hours=it) for it in range(60)]
