@@ -214,7 +214,7 @@ _SILENT_RUNS = 300  # of a machine's noise, looked at after each
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """The noise of a machine: relative values, with the hours and the speeds of the runs."""
+    """The noise of a machine: relative values, with what the runs recorded."""
 
     name: str
     noise: Callable[[Generator, Array], tuple[Array, Recorded]]

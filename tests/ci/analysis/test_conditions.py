@@ -156,7 +156,7 @@ def test_the_guilty_commit_is_between_the_runs_of_the_first_alarm(
 
 
 def test_a_damaged_record_of_a_condition_is_unknown() -> None:
-    """A store that somebody edited may have any number."""
+    """A store that a user edited may have any number."""
     values, at = np.full(40, 100.0), [MONDAY + timedelta(days=it) for it in range(40)]
     damaged = np.array([0.0, -5.0] * 20)
     assert changes(values, at, {REFERENCE: damaged, MISSES: damaged}) == []
