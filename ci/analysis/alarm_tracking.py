@@ -197,14 +197,18 @@ def _preference(pair: tuple[int, AlarmRecord, AlarmRise, LevelChange]) -> tuple[
 def _pairs(
     record: AlarmRecord, rises: Rises, along: ProjectLine
 ) -> Iterator[tuple[int, AlarmRise, LevelChange]]:
-    """The rises of an alarm with those of today of the same measure, and the runs between them."""
+    """The rises of an alarm with those of today of the same measure, and the runs between them.
+
+    None are between a rise and a gradual one that was going on then.
+    """
     for rise in record.rises:
         of_platform = along.platform_places.get(rise.platform, {})
         then = of_platform.get(rise.run_id)
         for change in rises.get((rise.platform, rise.measure), ()):
             now = of_platform.get(change.run.run_id)
-            if then is not None and now is not None:
-                yield abs(then - now), rise, change
+            end = of_platform.get(change.reached.run_id) if change.reached else now
+            if then is not None and now is not None and end is not None:
+                yield max(now - then, then - end, 0), rise, change
 
 
 def _is_same_step(rise: AlarmRise, change: LevelChange) -> bool:

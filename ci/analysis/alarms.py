@@ -62,6 +62,11 @@ class Alarm:
         return max(self.rows, key=lambda it: abs(it.change.point.relative))
 
     @property
+    def reached(self) -> RunMeasures:
+        """The first run with the whole rise: of a gradual one, long after the first with it."""
+        return self.largest.change.reached or self.first
+
+    @property
     def size(self) -> float:
         """The relative size of the largest change: of a measure that should be high, of a fall."""
         return abs(self.largest.change.point.relative)

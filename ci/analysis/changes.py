@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
 
 from ci.analysis import levels
+from ci.analysis.climbs import Climb, fit_climb
 from ci.analysis.conditions import Conditions, without_effects
 from ci.analysis.levels import Differences, Level, Step, Values
 
@@ -66,6 +68,8 @@ class ChangePoint:
     """The index before which the change certainly was not: at most ``index``."""
     latest: int
     """The index of the first value that is certainly after the change."""
+    until: int
+    """The index of the first value of the new level: ``index``, unless the change is gradual."""
     before: float
     after: float
     """The medians of the two levels."""
@@ -81,10 +85,15 @@ class ChangePoint:
     def relative(self) -> float:
         return self.after / self.before - 1 if self.before else float("inf")
 
+    @property
+    def is_gradual(self) -> bool:
+        """Whether the level changed bit by bit, so that no single place is the cause."""
+        return self.until > self.index
+
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """A level that grows or shrinks gradually, without a single change as its cause."""
+    """A level that grows or shrinks gradually from its first value on, without a level before."""
 
     index: int
     """The index of the first value of the drift."""
@@ -101,11 +110,14 @@ class SeriesFinding:
 
     changes: tuple[ChangePoint, ...]
     level: float | None
-    """The median since the last confirmed change; ``None`` without values."""
+    """The median since the last confirmed change, or where a gradual one is now; ``None`` without
+    values."""
     detectable: float | None
     """The smallest detectable relative change; ``None`` with too few values."""
     drift: Drift | None = None
     """The drift since the last confirmed change."""
+    outliers: levels.Outliers | None = None
+    """Where outliers became more frequent since then, although the level is the same."""
 
 
 def analyze(
@@ -168,14 +180,16 @@ _CONFIDENCE = 0.95  # of the intervals in reports
 _POWER = levels.NORMAL.inv_cdf(0.95)  # of 20 changes of the detectable size, 19 are found
 _NEAR = 8
 """The largest distance in values at which the place of a change is looked for."""
+_CLIMBING = 100
+"""The values before and after the steps of a climb that show where it begins and ends."""
 _TAILS = 5
 """The degrees of freedom of the noise when a place is looked for: an outlier decides none."""
-_UNCERTAIN = 6.0
-"""The greatest cost, in units of -2 log likelihood, of a place in the range of the change."""
 # A margin, because a step has to pass the other tests as well; measured on normal noise.
 _ALL_TESTS = 1.1
+_OUTLIER = 0.2
+"""The relative distance from its level from which a value counts as an outlier."""
 _LEAST_DRIFT = 10
-"""The smallest number of values in which a straight line counts as a drift."""
+"""The smallest number of values that a line is a drift in, or that outliers are frequent in."""
 
 
 @dataclass(frozen=True)
@@ -193,19 +207,93 @@ class _SeriesAnalysis:
     def finding(self) -> SeriesFinding:
         if not len(self.values):
             return SeriesFinding(changes=(), level=None, detectable=None)
-        starts = self.find_confirmed()
-        bounds = [0, *starts, len(self.values)]
-        changes = [
-            self.change_point(*bounds[place : place + 3], confirmed=True)
-            for place in range(len(starts))
-        ]
-        start = bounds[-2]
+        changes, start = self.with_climbs(self.find_confirmed())
         latest = Level(self.values[start:])
+        if changes and changes[-1].is_gradual and changes[-1].index == start:
+            climb = changes[-1]
+            share = np.arange(1, len(latest) + 1) / (climb.until - climb.index + 1)
+            missing = (climb.after - climb.before) * (1 - np.minimum(share, 1))
+            latest = Level(latest.values + missing)  # as if all had the level that it has reached
+            return SeriesFinding(
+                changes=tuple(changes), level=latest.median, detectable=self.detectable(latest)
+            )
+        drift = self.find_drift(latest, start)
         return SeriesFinding(
             changes=(*changes, *self.find_suspected(start)),
             level=latest.median,
             detectable=self.detectable(latest),
-            drift=self.find_drift(latest, start),
+            drift=drift,
+            outliers=None if drift else self.find_outliers(start),
+        )
+
+    def with_climbs(self, starts: Sequence[int]) -> tuple[list[ChangePoint], int]:
+        """The changes to the levels that begin at ``starts``, and where the last level begins.
+
+        Steps in one direction that a straight line explains better are one gradual change. What
+        climbs from the first value on is no change.
+        """
+        bounds = [0, *starts, len(self.values)]
+        changes: list[ChangePoint] = []
+        level, begin, least = 0, 0, 0
+        while level < len(bounds) - 1:
+            climb, steps = self.find_climb(bounds[level:], least)
+            if climb is not None:
+                begin = bounds[level]
+                if begin or climb.earliest >= POLICY.confirm:
+                    changes.append(climb)
+                    begin = climb.index
+                level, least = level + steps, 1
+            elif level < len(starts):
+                changes.append(self.change_point(*bounds[level : level + 3], confirmed=True))
+                level, least, begin = level + 1, 0, bounds[level + 1]
+            else:
+                break
+        return changes, begin
+
+    def find_climb(self, bounds: Sequence[int], least: int) -> tuple[ChangePoint | None, int]:
+        """The climb over the first levels of ``bounds``, of as many as possible, and their steps.
+
+        ``least`` is the number of steps that it has to replace.
+        """
+        of_levels = [Level(self.values[begin:end]).median for begin, end in pairwise(bounds)]
+        is_fall = [after < before for before, after in pairwise(of_levels)]
+        alike = next((at for at, it in enumerate(is_fall) if it is not is_fall[0]), len(is_fall))
+        for steps in range(alike, least - 1, -1):
+            starts = bounds[1 : steps + 1]
+            begin = max(bounds[0], starts[0] - _CLIMBING) if starts else bounds[0]
+            end = min(bounds[steps + 1], starts[-1] + _CLIMBING) if starts else bounds[1]
+            level = Level(self.values[begin:end])
+            if not starts and self.find_drift(level, begin) is None:
+                continue
+            related = self.differences.correlation(begin)
+            climb = fit_climb(level.values, [it - begin for it in starts], related)
+            if climb and self.is_certain(climb):
+                return self.gradual_change(climb, begin), steps
+        return None, 0
+
+    def is_certain(self, climb: Climb) -> bool:
+        return (
+            climb.before > 0
+            and abs(climb.after / climb.before - 1) >= POLICY.minimum
+            and levels.two_sided_p_value(climb.deviate) <= POLICY.alarm * correction(self.series)
+        )
+
+    def gradual_change(self, climb: Climb, begin: int) -> ChangePoint:
+        """A climb among the values from ``begin`` on."""
+        relative = climb.after / climb.before - 1
+        half = levels.NORMAL.inv_cdf((1 + _CONFIDENCE) / 2) * climb.error / climb.before
+        p_value = levels.two_sided_p_value(climb.deviate)
+        return ChangePoint(
+            index=begin + climb.index,
+            earliest=begin + climb.earliest,
+            latest=begin + climb.latest,
+            until=begin + climb.until,
+            before=climb.before,
+            after=climb.after,
+            low=relative - half,
+            high=relative + half,
+            probability=1 - min(1.0, p_value * max(self.series, 1)),
+            confirmed=True,
         )
 
     def find_confirmed(self) -> list[int]:
@@ -248,7 +336,7 @@ class _SeriesAnalysis:
         rest /= step.noise or 1.0
         surprises = (rest[:, 1:] - step.related * rest[:, :-1]) ** 2 / (1 - step.related**2)
         costs = (_TAILS + 1) * np.log1p(surprises / _TAILS).sum(axis=1)
-        likely = first + np.flatnonzero(costs <= costs.min() + _UNCERTAIN)
+        likely = first + np.flatnonzero(costs <= costs.min() + levels.UNCERTAIN)
         return int(likely[0]), first + int(costs.argmin()), int(likely[-1])
 
     def _is_long_enough(self, step: Step) -> bool:
@@ -298,6 +386,7 @@ class _SeriesAnalysis:
             index=index,
             earliest=earliest,
             latest=latest,
+            until=index,
             before=step.before.median,
             after=step.after.median,
             low=low,
@@ -319,6 +408,13 @@ class _SeriesAnalysis:
         seen = max(limit, POLICY.minimum * abs(level.median)) + _POWER * error
         return _ALL_TESTS * seen / abs(level.median)
 
+    def find_outliers(self, start: int) -> levels.Outliers | None:
+        found = levels.fit_outliers(self.values[start:], _OUTLIER, _LEAST_DRIFT)
+        limit = POLICY.alarm * correction(self.series)
+        if found is None or levels.two_sided_p_value(found.deviate) > limit:
+            return None
+        return replace(found, index=start + found.index)
+
     def find_drift(self, level: Level, start: int) -> Drift | None:
         if len(level) < _LEAST_DRIFT or not level.median:
             return None
@@ -336,7 +432,10 @@ class _SeriesAnalysis:
         first = level.mean + slope * float(place[0])
         length = float(place[-1] - place[0])
         change = slope * length / first if first else math.inf
-        if abs(change) < POLICY.minimum:
+        halves = np.split(level.values, [len(level) // 2])
+        moved = levels.relative_change(*map(levels.median_of, halves))
+        # Of a line, the halves differ by half of its height; outliers at its end move no median.
+        if abs(change) < POLICY.minimum or abs(moved) < abs(change) / 4:
             return None
         quantile = levels.normal_to_student(levels.NORMAL.inv_cdf((1 + _CONFIDENCE) / 2), degrees)
         half = abs(quantile * error * length / first) if first else math.inf
@@ -354,6 +453,7 @@ def _exact_finding(values: Sequence[float]) -> SeriesFinding:
                 index=index,
                 earliest=index,
                 latest=index,
+                until=index,
                 before=level,
                 after=value,
                 low=size,

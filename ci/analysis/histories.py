@@ -18,13 +18,13 @@ from ci.analysis.level_changes import (
     History,
     KeyChange,
     LevelChange,
-    SeriesJudge,
     Shift,
     is_exact,
     sort_by_specificity,
     spread,
 )
 from ci.analysis.parts import group_by
+from ci.analysis.series_judge import SeriesJudge
 from ci.analysis.stage_order import place_of
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import ALL_OPERATORS, EnvironmentKey

@@ -5,15 +5,14 @@ Times are compared only within one environment key. A change of the key itself i
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import fmean, median
+from statistics import median
 
 from ci.analysis.changes import ChangePoint, SeriesFinding
 from ci.analysis.levels import NORMAL_MAD
-from ci.analysis.stage_order import containing_measures, stages_around
+from ci.analysis.stage_order import containing_measures
 from ci.facts.acceptance import Acceptance
 from ci.facts.environment_key import EnvironmentKey
 from ci.facts.measures import (
@@ -38,8 +37,6 @@ MOVES = 8
 """Runs by which the place of an accepted change may have moved since."""
 IN_DOUBT = 3.0
 """Standard errors within which runs may be of a level, so that noise may have shifted the place."""
-AT_ONCE = 3.0
-"""The relative rise of wall time that waits for no CPU seconds: no busy machine is so slow."""
 TOLERANCE = 0.05
 """Relative tolerance above an accepted level, since that was estimated from few runs."""
 
@@ -58,6 +55,8 @@ class LevelChange:
     point: ChangePoint
     runs_since: int
     """The number of values from ``run`` on."""
+    reached: RunMeasures | None = None
+    """The first run at the new level of a gradual change, which begins with ``run``."""
     accepted: Acceptance | None = None
     undone: RunMeasures | None = None
     """The first run of a later level that is as good as the level before the change."""
@@ -74,7 +73,13 @@ class LevelChange:
     @property
     def text(self) -> str:
         """``compile +38 s (+21 %)``."""
-        return headline(self.measure, self.point.before, self.point.after)
+        text = headline(self.measure, self.point.before, self.point.after)
+        return f"{text} gradually" if self.is_gradual else text
+
+    @property
+    def is_gradual(self) -> bool:
+        """Whether it came bit by bit, so that no single commit is the cause."""
+        return self.reached is not None
 
     @property
     def is_worse(self) -> bool:
@@ -104,7 +109,7 @@ class LevelChange:
     @property
     def is_in_one_commit(self) -> bool:
         """Whether the runs around it are of the same sources, so that these cannot be the cause."""
-        before, after = self.before_run, self.run
+        before, after = self.before_run, self.reached or self.run
         is_clean = not before.dirty and not after.dirty
         return is_clean and before.commit is not None and before.commit == after.commit
 
@@ -151,6 +156,8 @@ class Series:
     finding: SeriesFinding
     drifts_since: RunMeasures | None
     """The first run of a drift, if there is one."""
+    outliers_since: RunMeasures | None
+    """The first run since which outliers are more frequent, if there is one."""
 
     @property
     def level(self) -> float:
@@ -245,7 +252,8 @@ def accepted_levels(
         yield name, change.run, change.point.after
     first = min(found.values(), key=lambda change: change.place)
     for name in sorted(set().union(*map(containing_measures, found)) - set(found)):
-        since = [row.values[name] for row in environment.runs[first.place :] if name in row.values]
+        begin = environment.runs.index(first.reached) if first.reached else first.place
+        since = [row.values[name] for row in environment.runs[begin:] if name in row.values]
         if since:
             yield name, first.run, median(since)
 
@@ -257,202 +265,6 @@ def is_exact(name: str) -> bool:
 def is_small(measure: str, relative: float) -> bool:
     """Whether a rise is no regression, since most commits raise the measure a little."""
     return stage_and_quantity(measure)[1].grows and abs(relative) < EXACT_ALARM
-
-
-class SeriesJudge:
-    """Judges the series of one environment by its runs, oldest first."""
-
-    def __init__(
-        self,
-        runs: Sequence[RunMeasures],
-        findings: Mapping[str, SeriesFinding],
-        accepted: Sequence[Acceptance],
-    ) -> None:
-        self._runs, self._findings = runs, findings
-        # Find an accepted change by its run, or by its commit if the run is no longer stored.
-        places = {run.run_id: place for place, run in enumerate(runs)}
-        commits = {run.commit: place for place, run in reversed([*enumerate(runs)]) if run.commit}
-        known = [(places.get(it.run or "", commits.get(it.commit or "")), it) for it in accepted]
-        self._accepted = [(place, it) for place, it in known if place is not None]
-        self._places = {
-            name: [place for place, run in enumerate(runs) if name in run.values]
-            for name in findings
-        }
-        self._changes = {name: self._changes_of(name) for name in findings}
-
-    def series(self, name: str) -> Series:
-        finding, places = self._findings[name], self._places[name]
-        since = self._runs[places[finding.drift.index]] if finding.drift else None
-        return Series(measure=name, runs=len(places), finding=finding, drifts_since=since)
-
-    def shifts(self, names: Iterable[str]) -> list[Shift]:
-        """Merge changes near each other and in the same direction; newest first.
-
-        Those of cost and those of executed tests are apart: one acceptance does not cover both.
-        """
-        found = (change for name in names for change in self._changes[name])
-
-        def kind(change: LevelChange) -> tuple[bool, bool]:
-            return change.is_of_executed_share, change.is_worse
-
-        groups: list[list[LevelChange]] = []
-        for change in sorted(found, key=lambda it: (kind(it), it.place), reverse=True):
-            newest = groups[-1][0] if groups else None
-            is_alike = newest and kind(newest) == kind(change)
-            if not newest or not is_alike or newest.place - change.place > TOGETHER:
-                groups.append([])
-            alone = self._runs_alone(change)
-            groups[-1].append(replace(change, accepted=self._acceptance(change), runs_alone=alone))
-        shifts = []
-        for group in groups:
-            # Noise shifts the place of a change: all take the place of the most certain one.
-            best = min(group, key=uncertainty)
-            moved = [self._move(change, best) for change in group]
-            shifts.append(Shift(changes=tuple(sort_by_specificity(moved))))
-        return sorted(shifts, key=lambda shift: -max(change.place for change in shift.changes))
-
-    def _changes_of(self, name: str) -> list[LevelChange]:
-        """The changes of a measure; a loss also has the run that undid it within the noise."""
-        finding, places = self._findings[name], self._places[name]
-        found: list[LevelChange] = []
-        # A stack with the next change last; each is better than all between it and the change.
-        later: list[LevelChange] = []
-        for point in reversed(finding.changes):
-            is_loss = is_worse(name, point.before, point.after)
-            # Little is detectable at a level of few runs. Yet what undoes a rise is nearer to the
-            # level before it than to the level after it.
-            margin = min(finding.detectable or 0.0, abs(point.relative) / 2)
-            limit = point.before * (1 + (margin if point.after > point.before else -margin))
-            good = (it.run for it in reversed(later) if not is_worse(name, limit, it.point.after))
-            change = LevelChange(
-                measure=name,
-                before_run=self._runs[places[point.earliest - 1]],
-                run=self._runs[places[point.latest]],
-                place=places[point.index],
-                point=point,
-                runs_since=len(places) - point.index,
-                undone=next(good, None) if is_loss else None,
-            )
-            change = self._between_commits(change, point.index)
-            found.append(change)
-            if point.confirmed:
-                while later and not is_worse(name, later[-1].point.after, point.after):
-                    later.pop()
-                later.append(change)
-        return found[::-1]
-
-    def _between_commits(self, change: LevelChange, index: int) -> LevelChange:
-        """Move a change between two runs of one commit to that commit, or to the next one.
-
-        It stays where it is if the runs between are certainly not of the other level: then the
-        sources are not the cause. ``index`` is that of the change among the values.
-        """
-        if not change.is_in_one_commit:
-            return change
-        runs = [self._runs[place] for place in self._places[change.measure]]
-        values = [run.values[change.measure] for run in runs]
-        is_other = [run.commit != change.run.commit or run.dirty for run in runs]
-        begin = max((at + 1 for at in range(index) if is_other[at]), default=0)
-        end = next((at for at in range(index, len(runs)) if is_other[at]), len(runs))
-        noise = max(map(spread, (values[max(index - LATEST, 0) : index], values[index:][:LATEST])))
-        point = change.point
-        for place, some, level in (
-            (begin, values[begin:index], point.after),
-            (end, values[index:end], point.before),
-        ):
-            doubt = IN_DOUBT * noise / len(some) ** 0.5
-            is_near = 0 < place < len(runs) and len(some) <= TOGETHER
-            if is_near and abs(fmean(some) - level) <= doubt:
-                return self._replace(change, self._places[change.measure], place)
-        return change
-
-    def _acceptance(self, change: LevelChange) -> Acceptance | None:
-        """The acceptance that covers a rise: near it, and of a level at least as high."""
-        margin = max(self._findings[change.measure].detectable or 0.0, TOLERANCE)
-        covering = (
-            it
-            for place, it in self._accepted
-            if it.measure == change.measure
-            and abs(place - change.place) <= MOVES
-            and it.covers(change.point.after, margin)
-        )
-        return next(covering, None) if change.is_worse else None
-
-    def _runs_alone(self, change: LevelChange) -> int | None:
-        """Runs in which wall time was higher without CPU seconds, if these would have shown it.
-
-        They end with a later rise of CPU seconds that wall time does not show for a second time:
-        both are one rise, of which noise of wall time shifted the place.
-        """
-        stage, quantity = stage_and_quantity(change.measure)
-        is_slower = quantity is Quantity.WALL and change.is_worse
-        if not is_slower or change.point.relative >= AT_ONCE:
-            return None
-        # The CPU seconds of the stage, or of the stage that it is part of.
-        found = (
-            it for it in stages_around(stage) if measure_key(it, Quantity.CPU) in self._findings
-        )
-        whole = next(found, None)
-        if whole is None:
-            return None  # nothing to compare with
-        name = measure_key(whole, Quantity.CPU)
-        detectable, level = self._findings[name].detectable, self._findings[name].level or 0.0
-        # CPU seconds always vary: a constant series was not measured.
-        varies = len({self._runs[at].values[name] for at in self._places[name]}) > 1
-        if not varies or detectable is None:
-            return None
-        # The rise of a part may be too small to be detected in the whole stage. Relative sizes are
-        # compared, since a parallel build takes many CPU seconds in one second of wall time.
-        before = change.before_run.values.get(measure_key(whole, Quantity.WALL), level)
-        shows = change.size >= detectable * before
-        rises = [it.place for it in self._changes[name] if it.is_worse]
-        is_shown = any(abs(place - change.place) <= MOVES for place in rises)
-        if is_shown or not (shows or self._rose_with(whole, change)):
-            return None
-        own = [it.place for it in self._changes[change.measure] if it.is_worse]
-        later = (
-            place
-            for place in rises
-            if place > change.place and all(abs(place - it) > MOVES for it in own)
-        )
-        end = next(later, len(self._runs))
-        return sum(change.place <= place < end for place in self._places[change.measure])
-
-    def _rose_with(self, whole: str, part: LevelChange) -> bool:
-        """Whether the wall time of the stage with the part rose with it, at least half as much."""
-        name = measure_key(whole, Quantity.WALL)
-        return name != part.measure and any(
-            it.is_worse
-            and abs(it.place - part.place) <= MOVES
-            and it.point.relative >= part.point.relative / 2
-            for it in self._changes.get(name, ())
-        )
-
-    def _move(self, change: LevelChange, best: LevelChange) -> LevelChange:
-        """Move ``change`` to the place of ``best`` if the values of the runs between them agree."""
-        name, is_late = change.measure, best.place < change.place
-        places = self._places[name]
-        begin, end = (bisect_left(places, at) for at in sorted((best.place, change.place)))
-        between, latest = places[begin:end], places[max(begin - LATEST, 0) : begin]
-        start = begin if is_late else end
-        if not between or not latest or start == len(places):
-            return change
-        sign = 1 if change.point.after > change.point.before else -1
-        limit = max(sign * self._runs[at].values[name] for at in latest)
-        if any((sign * self._runs[at].values[name] > limit) is not is_late for at in between):
-            return change
-        moved = self._replace(change, places, start)
-        return replace(moved, before_run=best.before_run, run=best.run)
-
-    def _replace(self, change: LevelChange, places: Sequence[int], index: int) -> LevelChange:
-        """A change of the measure with values at ``places``, but begun with another of them."""
-        return replace(
-            change,
-            before_run=self._runs[places[index - 1]],
-            run=self._runs[places[index]],
-            place=places[index],
-            runs_since=len(places) - index,
-        )
 
 
 def spread(values: Sequence[float]) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
 from typing import TypeAlias
@@ -41,6 +42,8 @@ _FAR_APART = 2.0
 # The standard error of a correlation of 0, as measured, is about this by the root of the values.
 _CHANCE_RELATED = 0.7
 _ROUNDS = 6
+UNCERTAIN = 6.0
+"""The greatest cost, in units of -2 log likelihood, of what is nearly as likely as the best."""
 
 
 class Level:
@@ -335,3 +338,65 @@ def _clip_spikes(values: Values, noise: float) -> Values:
     # The medians of odd windows; `np.median` would import `numpy.ma`.
     smooth = np.sort(windows, axis=1)[:, _SMOOTHED // 2]
     return np.clip(values, smooth - _OUTLIER * noise, smooth + _OUTLIER * noise)
+
+
+def clip_spikes_only(values: Values, noise: float) -> Values:
+    """Clip values that are far from those before and from those after them: no step is changed."""
+    reach = _SMOOTHED // 2
+    padded = np.pad(values, reach, mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, reach)
+    medians = np.sort(windows, axis=1)[:, reach // 2]
+    before, after = medians[: len(values)], medians[reach + 1 :]
+    low, high = np.minimum(before, after), np.maximum(before, after)
+    return np.clip(values, low - _OUTLIER * noise, high + _OUTLIER * noise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outliers:
+    """How often values are far from their median, before and since an index."""
+
+    index: int
+    before: int
+    values_before: int
+    since: int
+    values_since: int
+    """The outliers before and since, and of how many values each."""
+    deviate: float
+    """The root of the likelihood ratio's statistic: a normal deviate if the share is one."""
+
+
+def fit_outliers(values: Values, distance: float, least: int) -> Outliers | None:
+    """Find where values further from the median than a share of it become more frequent.
+
+    ``least`` values are on either side. ``None`` if they are too few, or nowhere more frequent.
+    """
+    count = len(values)
+    if count < 2 * least:
+        return None
+    reach = max(distance * abs(median := median_of(values)), _OUTLIER * estimate_noise(values))
+    sums = np.cumsum(np.abs(values - median) > reach)
+    at = np.arange(least, count - least + 1)
+    before, total = sums[at - 1], sums[-1]
+    after = total - before
+    parts = ((before, at), (after, count - at))
+    gains = sum(_log_likelihood(*it) for it in parts) - _log_likelihood(total, np.array(count))
+    share = after / (count - at)
+    gains = np.where((share > before / at) & (share <= 0.5), gains, 0.0)  # else a level
+    best = int(gains.argmax())
+    if gains[best] <= 0:
+        return None
+    return Outliers(
+        index=int(at[best]),
+        before=int(before[best]),
+        values_before=int(at[best]),
+        since=int(after[best]),
+        values_since=count - int(at[best]),
+        deviate=math.sqrt(2 * gains[best]),
+    )
+
+
+def _log_likelihood(hits: NDArray[np.int64], of: NDArray[np.int64]) -> Values:
+    """That of so many hits at the share that they show."""
+    share = np.clip(hits / of, 1e-12, 1 - 1e-12)
+    found: Values = hits * np.log(share) + (of - hits) * np.log1p(-share)
+    return found

@@ -314,11 +314,12 @@ def _causes(
     for environment, shift in shifts[:EXPLAINED]:
         change, runs = shift.headline, environment.runs
         place = runs.index(change.before_run) + 1
+        first_after = runs.index(change.reached) if change.reached else change.place
         before = {it.measure: it.point.before for it in shift.changes}
         after = {it.measure: it.point.after for it in shift.changes}
         ends: list[ChangeEnd] = []
         # The run nearest to the change first.
-        for near, levels in ((runs[:place][::-1], before), (runs[change.place :], after)):
+        for near, levels in ((runs[:place][::-1], before), (runs[first_after:], after)):
             run_ids = [run.run_id for run in near[:STEADY]]
             ends.append((store.load_platform(run_ids[0], platform), run_ids, levels))
         [explanation] = explain_changes(store, [change.measure], ends)

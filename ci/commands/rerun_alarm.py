@@ -189,7 +189,7 @@ def _find_alarm(
 
 def _sides(alarm: Alarm, name: str) -> tuple[str, str]:
     """The commits before and since the rise."""
-    runs = (alarm.before, alarm.first)
+    runs = (alarm.before, alarm.reached)
     for run in runs:
         if run.commit is None or run.dirty:
             what = "uncommitted changes" if run.dirty else "no commit"

@@ -104,6 +104,7 @@ def headline(alarm: Alarm) -> str:
     """``install up to +20 % on cpu, nvidia``: the size of the largest rise."""
     point = (row := alarm.largest).change.point
     size = percent(point.after / point.before - 1, "+") if point.before else "from 0"
+    size += " gradually" if row.change.is_gradual else ""
     most = "up to " if len(alarm.rows) > 1 else ""
     platforms = join_names(alarm.platforms, len(alarm.platforms))
     text = f"{measure_name(row.change.measure)} {most}{size} on {platforms}"
@@ -113,7 +114,9 @@ def headline(alarm: Alarm) -> str:
 
 def place_text(alarm: Alarm) -> str:
     """The last run before the rise and the first with it."""
-    return f"after {run_name(alarm.before)}, with {run_name(alarm.first)}"
+    text = f"after {run_name(alarm.before)}, with {run_name(alarm.first)}"
+    is_gradual = alarm.reached is not alarm.first
+    return f"{text}, gradually until {run_name(alarm.reached)}" if is_gradual else text
 
 
 def _row(row: AlarmRow) -> tuple[str, ...]:
@@ -168,11 +171,12 @@ def _causes(alarm: Alarm) -> Iterator[str]:
 
 
 def bisect_command(alarm: Alarm) -> str | None:
-    """The command that finds the first commit with the rise; ``None`` without two commits."""
+    """The command that finds the first commit with the rise; ``None`` if no single one has it."""
     good, bad = alarm.before.commit, alarm.first.commit
-    if alarm.kind is Judgement.ENVIRONMENT or not good or not bad or good == bad:
-        return None
     row = alarm.largest
+    is_of_commits = alarm.kind is Judgement.REGRESSION and not row.change.is_gradual
+    if not is_of_commits or not good or not bad or good == bad:
+        return None
     stage, quantity = stage_and_quantity(row.change.measure)
     # Without a measure, `bisect` takes the CPU seconds, else the wall time of the stage.
     measure = () if quantity.is_time else ("--measure", quantity.label)

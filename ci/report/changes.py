@@ -72,6 +72,8 @@ def change_status(change: LevelChange) -> str | None:
     if not change.point.confirmed:
         missing = max(1, POLICY.confirm - change.runs_since)
         return f"not confirmed yet: {counted(missing, 'more run')} may confirm it"
+    if change.is_gradual:
+        return "no single commit is the cause"
     if change.wall_alone:
         return "CPU seconds did not rise: the machine was busy, or the stage waited"
     return None
@@ -120,6 +122,7 @@ def change_data(change: LevelChange) -> dict[str, Any]:
         **select_attributes(point, "probability", "confirmed"),
         "open": change.judgement.is_open,
         "wall_alone": change.wall_alone,
+        "gradual_until": change.reached and run_data(change.reached),
         "last_run_before": run_data(change.before_run),
         "first_run_after": run_data(change.run),
         "runs_since": change.runs_since,

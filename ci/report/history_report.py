@@ -343,6 +343,17 @@ def _change_sections(
             drifts.append(f"{size} gradually, {between}, since {run_name(since)}")
     if drifts:
         yield counted(len(drifts), "drift") + ", no single change", _shorten(drifts)
+    if frequent := [*_more_outliers(environment)]:
+        yield f"more outliers, at the same {counted(len(frequent), 'level')}", _shorten(frequent)
+
+
+def _more_outliers(environment: Environment) -> Iterator[str]:
+    for series in environment.series:
+        found, since = series.finding.outliers, series.outliers_since
+        if found is not None and since is not None:
+            now = f"{found.since:,} of {counted(found.values_since, 'run')} since {run_name(since)}"
+            then = f"{found.before:,} of {found.values_before:,} before"
+            yield f"{measure_name(series.measure)}: {now}, {then}"
 
 
 def _shift_lines(record: PlatformHistory, shift: Shift, alarms: Alarms) -> Iterator[str]:
@@ -393,6 +404,7 @@ def _environment_data(
                 "first_level": it.first,
                 "detectable": it.finding.detectable,
                 "drift": it.finding.drift and asdict(it.finding.drift),
+                "outliers": it.finding.outliers and asdict(it.finding.outliers),
             }
             for it in environment.series
         ],

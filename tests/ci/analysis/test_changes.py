@@ -93,6 +93,72 @@ def test_a_drift_is_no_staircase() -> None:
     assert look(noise(200)).drift is None
 
 
+def leak(seed: int, *, spread: float = 2.0) -> list[float]:
+    """A level, 0.1 % a value more from index 100 on, 120 times, and another level."""
+    climb = 1.001 ** np.clip(np.arange(260) - 99, 0, 120)
+    return list(climb * np.array(noise(260, spread=spread, seed=seed)))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_leak_is_one_gradual_change(seed: int) -> None:
+    (change,) = look(leak(seed)).changes
+    assert change.is_gradual
+    assert change.earliest <= 100 <= change.latest
+    assert change.until >= 200
+    assert change.low < 1.001**120 - 1 < change.high
+    assert change.probability > 0.999
+
+
+def test_a_leak_is_known_while_it_goes_on_and_stays_the_same_change() -> None:
+    """Steps that noise shows in it come and go."""
+    ever, lost = 0, 0
+    for seed in range(8):
+        found = [look(leak(seed)[:count]).changes for count in range(165, 260, 5)]
+        ever += any(found[0])
+        lost += sum(not any(it.is_gradual for it in changes) for changes in found)
+        assert all(len(changes) <= 1 for changes in found)
+    assert ever >= 6
+    assert lost <= 40  # of 152
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_steps_are_no_climb(seed: int) -> None:
+    levels = (100, 108, 121, 158)
+    values = [it for n, level in enumerate(levels) for it in noise(40, level=level, seed=seed + n)]
+    changes = look(values).changes
+    assert len(changes) == 3
+    assert not any(change.is_gradual for change in changes)
+
+
+def test_a_step_after_a_leak_is_a_change_of_its_own() -> None:
+    values = [it * (1.3 if n >= 180 else 1) for n, it in enumerate(leak(0)[:220])]
+    climb, step = (change for change in look(values).changes if change.confirmed)
+    assert climb.is_gradual
+    assert not step.is_gradual
+    assert step.index == 180
+
+
+def test_more_outliers_at_the_same_level_are_seen() -> None:
+    """The 95th percentile rises, the median does not."""
+    spikes = np.random.default_rng(5).random(140) < np.where(np.arange(140) < 80, 0.03, 0.4)
+    values = list(np.where(spikes, 1.6, 1) * np.array(noise(140, seed=4)))
+    finding = look(values)
+    assert finding.changes == ()
+    assert finding.outliers is not None
+    assert abs(finding.outliers.index - 80) <= 10
+    assert finding.outliers.values_before + finding.outliers.values_since == 140
+    assert finding.outliers.since / finding.outliers.values_since > 0.25
+    assert look(values[:80]).outliers is None
+
+
+def test_rare_outliers_of_one_rate_are_not_more_frequent() -> None:
+    for seed in range(20):
+        spikes = np.random.default_rng(seed).random(200) < 0.1
+        assert (
+            look(list(np.where(spikes, 1.6, 1) * np.array(noise(200, seed=seed)))).outliers is None
+        )
+
+
 def test_a_young_step_waits_for_its_confirmation() -> None:
     values = noise(40) + noise(POLICY.confirm, level=115, seed=1)
     (young,) = look(values[:42]).changes

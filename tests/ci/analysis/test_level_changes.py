@@ -424,6 +424,44 @@ def test_counts_alarm_at_once_unless_they_grow_little() -> None:
     assert not lines.judgement.is_open
 
 
+def leaking(*, seed: int = 1, level: float = 100.0, by: float = 0.002) -> list[float]:
+    """A little more in each run from run 40 on, 60 times."""
+    values = noisy((level, 120), seed=seed)
+    return [value * (1 + by) ** min(max(n - 39, 0), 60) for n, value in enumerate(values)]
+
+
+def test_a_leak_is_one_regression_with_the_runs_in_which_it_began_and_ended() -> None:
+    values = {"install.wall_s": leaking(), "install.cpu_s": leaking(seed=2, level=180)}
+    [shift] = regressions(values)
+    change = shift.headline
+    assert {it.measure for it in shift.changes} == {*values}
+    assert change.text.startswith("install +")
+    assert change.text.endswith(" gradually")
+    assert change.reached is not None
+    order = [run.run_id for run in runs(values)]
+    begin, first, end = (
+        order.index(it.run_id) for it in (change.before_run, change.run, change.reached)
+    )
+    assert begin < 40 <= first
+    assert end > 85
+
+
+def test_an_accepted_leak_is_open_again_if_it_goes_on() -> None:
+    values = leaking(by=0.004)
+    [early] = regressions({"install.wall_s": values[:80]})
+    change = early.headline
+    known = acceptance(change.measure, change.point.after, run=change.run.run_id)
+    assert not regressions({"install.wall_s": values[:82]}, known)
+    [late] = regressions({"install.wall_s": values}, known)
+    assert late.headline.point.after > 1.05 * change.point.after
+
+
+def test_a_step_within_a_leak_of_another_stage_is_another_change() -> None:
+    steps = step(at=70, since=50, seed=3)
+    [one, other] = regressions({"install.wall_s": leaking(), "pytest.wall_s": steps})
+    assert {one.headline.is_gradual, other.headline.is_gradual} == {True, False}
+
+
 def test_a_drift_is_reported_with_its_first_run() -> None:
     values = [value * (1 + n / 200) for n, value in enumerate(noisy((100, 60)))]
     found = history(runs({"install.wall_s": values}), KEYS)
