@@ -62,7 +62,7 @@ def level_lines(change: LevelChange) -> Iterator[str]:
 
 
 def change_status(change: LevelChange) -> str | None:
-    """Why a change is not an open regression: ``accepted on 2026-01-01: REASON``."""
+    """Why a change is no open regression, or has no commit: ``accepted on 2026-01-01: REASON``."""
     if change.accepted is not None:
         return f"accepted on {change.accepted.date}: {change.accepted.reason}"
     if change.undone is not None:
@@ -72,11 +72,9 @@ def change_status(change: LevelChange) -> str | None:
     if not change.point.confirmed:
         missing = max(1, POLICY.confirm - change.runs_since)
         return f"not confirmed yet: {counted(missing, 'more run')} may confirm it"
-    if change.is_gradual:
-        return "no single commit is the cause"
     if change.wall_alone:
         return "CPU seconds did not rise: the machine was busy, or the stage waited"
-    return None
+    return "it came gradually: no single commit is the cause" if change.is_gradual else None
 
 
 def size_interval(point: ChangePoint) -> str:

@@ -344,7 +344,7 @@ def _change_sections(
     if drifts:
         yield counted(len(drifts), "drift") + ", no single change", _shorten(drifts)
     if frequent := [*_more_outliers(environment)]:
-        yield f"more outliers, at the same {counted(len(frequent), 'level')}", _shorten(frequent)
+        yield counted(len(frequent), "level") + " with more outliers", _shorten(frequent)
 
 
 def _more_outliers(environment: Environment) -> Iterator[str]:
