@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bench.changes.replay import Method
+from bench.changes.replay import Climb, Method
 from bench.changes.series import Array, LabelledSeries
 
 ValueMethod: TypeAlias = Callable[[list[float]], Sequence[int]]
@@ -48,6 +48,7 @@ def candidates() -> list[Candidate]:
         Candidate(name="ours", load=_ours, sees_conditions=True),
         Candidate(name="Otava", load=_otava, cost=4),
         Candidate(name="Otava strict", load=strict, cost=4),
+        Candidate(name="asv", load=_asv, cost=4),
         Candidate(name="MongoDB", load=_mongodb, cost=20),
         Candidate(name="PELT l2", load=partial(linear, _normalised)),
         Candidate(name="PELT rank", load=partial(linear, _ranks)),
@@ -78,8 +79,12 @@ def _ours() -> Method:
 
     def find(series: LabelledSeries) -> Sequence[int]:
         given = {"": series.given} if series.given else None
-        changes = analyze({"": series.values}, given=given)[""].changes
-        return [change.index for change in changes if change.confirmed]
+        found = analyze({"": series.values}, given=given)[""].changes
+        return [
+            Climb(it.index, range(it.earliest, it.latest + 1)) if it.is_gradual else it.index
+            for it in found
+            if it.confirmed
+        ]
 
     return find
 
@@ -132,6 +137,13 @@ def _skchange() -> ValueMethod:
         return [int(place) for place in np.asarray(found).ravel()]
 
     return find
+
+
+def _asv() -> ValueMethod:
+    """Airspeed velocity's steps: the L1 fit whose number of steps has the best criterion."""
+    from asv.step_detect import detect_steps
+
+    return lambda values: [left for left, *_ in detect_steps(values)[1:]]
 
 
 def _changeforest() -> ValueMethod:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Self
 
 from bench.changes.series import LabelledSeries
 
@@ -71,9 +72,12 @@ class Tally:
 
 
 def replay(method: Method, series: LabelledSeries) -> Tally:
-    """Analyze the series after each value. An index counts as an alarm only once."""
+    """Analyze the series after each value. An index counts as an alarm only once.
+
+    A gradual change has no index: it is one alarm for as long as it may have begun at the same one.
+    """
     delays: dict[int, int] = {}
-    false: list[int] = []
+    false: list[range] = []
     places: Sequence[int] = ()
     begin = time.process_time()
     for count in range(series.first_look, len(series.values) + 1):
@@ -81,8 +85,10 @@ def replay(method: Method, series: LabelledSeries) -> Tally:
         for place in places:
             if matched := _near(place, (c for c in series.changes if c < count)):
                 delays.setdefault(matched, count - matched)
-            elif not _near(place, series.neutral) and not _near(place, false):
-                false.append(place)
+            elif not _near(place, series.neutral):
+                may_be = place.may_begin if isinstance(place, Climb) else range(place, place + 1)
+                if not any(_overlap(may_be, known) for known in false):
+                    false.append(may_be)
     return Tally(
         delays=tuple(delays.get(change) for change in series.changes),
         false_alarms=len(false),
@@ -90,6 +96,22 @@ def replay(method: Method, series: LabelledSeries) -> Tally:
         seconds=time.process_time() - begin,
         scores=(score(series.marks, places, len(series.values)),) if series.marks else (),
     )
+
+
+class Climb(int):
+    """The most likely index of the first value of a gradual change."""
+
+    may_begin: range
+    """The indices where it may be."""
+
+    def __new__(cls, index: int, may_begin: range) -> Self:
+        climb = super().__new__(cls, index)
+        climb.may_begin = may_begin
+        return climb
+
+
+def _overlap(one: range, other: range) -> bool:
+    return max(one.start, other.start) - min(one.stop, other.stop) < TOLERANCE
 
 
 def _near(place: int, others: Iterable[int]) -> int | None:

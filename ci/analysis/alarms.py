@@ -152,8 +152,16 @@ def _is_of_one_rise(known: AlarmRow, row: AlarmRow) -> bool:
     is_whole = any(containing_measures(it) & others for it in names)
     is_part = any(containing_measures(it) & names for it in others)
     sizes = sorted(abs(it.change.point.relative) for it in (known, row))
-    is_near = abs(known.change.place - row.change.place) <= MOVES
+    is_near = abs(known.change.place - row.change.place) <= MOVES or _overlap(known, row)
     return (is_whole or is_part) and is_near and sizes[1] <= MOST_UNLIKE * sizes[0]
+
+
+def _overlap(known: AlarmRow, row: AlarmRow) -> bool:
+    """Whether a gradual rise may have begun with the same commit as another rise."""
+    changes = known.change, row.change
+    begin = max(it.before_run.started_at for it in changes)
+    end = min(it.run.started_at for it in changes)
+    return any(it.is_gradual for it in changes) and begin < end
 
 
 def _is_together(later: LevelChange, change: LevelChange, order: Mapping[str, int]) -> bool:

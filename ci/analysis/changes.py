@@ -13,7 +13,7 @@ import numpy as np
 
 from ci.analysis import levels
 from ci.analysis.climbs import Climb, fit_climb
-from ci.analysis.conditions import Conditions, without_effects
+from ci.analysis.conditions import Conditions, is_of_speed, without_effects
 from ci.analysis.levels import Differences, Level, Step, Values
 
 Name = TypeVar("Name", bound=Hashable)
@@ -267,7 +267,10 @@ class _SeriesAnalysis:
                 continue
             related = self.differences.correlation(begin)
             climb = fit_climb(level.values, [it - begin for it in starts], related)
-            if climb and self.is_certain(climb):
+            if climb is None or not self.is_certain(climb):
+                continue
+            middle = begin + (climb.index + climb.until) // 2
+            if not is_of_speed(self.step(begin, middle, end)):
                 return self.gradual_change(climb, begin), steps
         return None, 0
 
@@ -354,6 +357,7 @@ class _SeriesAnalysis:
                 abs(step.effect) > POLICY.conditional_most
                 or abs(step.conditional_t()) >= POLICY.conditional_t
             )
+            and not is_of_speed(step)
         )
 
     def is_suspected(self, step: Step) -> bool:
@@ -367,6 +371,7 @@ class _SeriesAnalysis:
             Level(self.values[index:end]),
             related=self.differences.correlation(index),
             conditions=partial(self.given.columns, slice(start, end)) if self.given else None,
+            speeds=self.given.speeds(slice(start, end)) if self.given else None,
         )
 
     def find_suspected(self, start: int) -> Iterator[ChangePoint]:

@@ -15,7 +15,16 @@ from statistics import median
 
 import numpy as np
 
-from ci.analysis.levels import NORMAL, NORMAL_MAD, Values, least_noise, median_of
+from ci.analysis.levels import (
+    NORMAL,
+    NORMAL_MAD,
+    UNCERTAIN,
+    Step,
+    Values,
+    estimate_noise,
+    least_noise,
+    median_of,
+)
 
 _DAY = 86_400.0
 _WEEK = 7 * _DAY
@@ -32,6 +41,8 @@ _CHANCE = 1e-3
 _FAR = 2.0
 """In units of the noise: a residual further away has less weight."""
 _ROUNDS = 4
+_MOST_ELASTIC = 1.5
+"""The largest relative change of a time for one of the reference job."""
 _ALIKE = 1e-9
 """Below this share of the largest singular value, columns have no effects of their own: of two runs
 a week, the hour and the weekday are one."""
@@ -46,6 +57,8 @@ class Condition:
     """The seconds in which the calendar repeats it; 0 for what the run recorded."""
     is_smooth: bool = False
     """Whether it needs a whole cycle to differ from a trend; a weekend begins like a change."""
+    is_speed: bool = False
+    """Whether a time grows as fast as it, at most ``_MOST_ELASTIC`` times as fast."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,10 @@ class Conditions:
         span_s = seconds[-1] - seconds[0]
         seen = (it.columns[some] for it in self.all if not it.is_smooth or span_s >= it.cycle_s)
         return np.concatenate([*seen], axis=1)
+
+    def speeds(self, some: slice) -> Values | None:
+        """The logarithms of the seconds of the reference job in some runs, if these recorded it."""
+        return next((it.columns[some, 0] for it in self.all if it.is_speed), None)
 
     @cached_property
     def designs(self) -> Mapping[int, Values]:
@@ -107,7 +124,7 @@ def conditions(
         if known := [it for it in logs if it is not None]:
             usual = median(known)  # of runs that did not record it
             columns = [[usual if it is None else it] for it in logs]
-            found.append(Condition(np.array(columns), 0.0))
+            found.append(Condition(np.array(columns), 0.0, is_speed=recorded is speeds))
     return Conditions(tuple(found), seconds)
 
 
@@ -148,6 +165,29 @@ def without_effects(values: Values, given: Conditions) -> Values:
             removed += (columns - columns.mean(axis=0)) @ effects[part]
         return values * np.exp(-removed)
     return values
+
+
+def is_of_speed(step: Step) -> bool:
+    """Whether the machine's speed explains a step about as well as a change of the code does.
+
+    A machine that was replaced by a slower one is no change of the code. Regression on the speed
+    takes its noise into account, without which a step always explains more.
+    """
+    values = np.concatenate((step.before.clipped, step.after.clipped))
+    if step.speeds is None or values.min() <= 0:
+        return False
+    times, speeds = np.log(values), step.speeds - step.speeds.mean()
+    times -= times.mean()
+    own = float(speeds @ speeds) - len(speeds) * estimate_noise(speeds) ** 2
+    together = float(speeds @ times)
+    if own <= 0 or together <= 0:
+        return False
+    slope = min(together / own, _MOST_ELASTIC)
+    of_speed = float(times @ times) - 2 * slope * together + slope**2 * own
+    sides = np.split(times, [len(step.before)])
+    of_step = sum(float(np.square(it - it.mean()).sum()) for it in sides)
+    least = len(values) * least_noise(1.0) ** 2
+    return len(values) * math.log(max(of_speed, least) / max(of_step, least)) < 2 * UNCERTAIN
 
 
 def _within_weeks(columns: Values, seconds: Values) -> Values:

@@ -95,9 +95,10 @@ class Step:
         after: Level,
         related: float = 0.0,
         conditions: Callable[[], Values] | None = None,
+        speeds: Values | None = None,
     ) -> None:
         self.before, self.after = before, after
-        self.related, self.conditions = related, conditions
+        self.related, self.conditions, self.speeds = related, conditions, speeds
         self.degrees = max(len(before) + len(after) - 2, 1)
 
     @cached_property

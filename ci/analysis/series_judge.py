@@ -195,7 +195,9 @@ class SeriesJudge:
         before = change.before_run.values.get(measure_key(whole, Quantity.WALL), level)
         shows = change.size >= detectable * before
         rises = [it for it in self._changes[name] if it.is_worse]
-        is_shown = any(self._distance(it, change) <= MOVES for it in rises)
+        # Steps of CPU seconds are no climb: noise of wall time joined them.
+        alike = (it for it in rises if it.is_gradual or not change.is_gradual)
+        is_shown = any(self._distance(it, change) <= MOVES for it in alike)
         if is_shown or not (shows or self._rose_with(whole, change)):
             return None
         own = [it.place for it in self._changes[change.measure] if it.is_worse]

@@ -104,6 +104,29 @@ def test_a_slow_mode_of_the_machine_is_no_change() -> None:
     assert alarms <= looks / 50
 
 
+def replaced(seed: int, *, slower: float, rise: float) -> list[LevelChange]:
+    """The changes once another machine, and a slower build, came with run 80 of 110."""
+    random, since = np.random.default_rng(seed), np.arange(110) >= 80
+    noise, noise_of_job = random.normal(size=(2, 110))
+    values = 100 * (1 + slower * since) * (1 + rise * since) * (1 + 0.015 * noise)
+    job = 0.05 * (1 + slower * since) * (1 + 0.005 * noise_of_job)
+    at = moments(110)
+    return [
+        change
+        for count in range(85, 111, 5)
+        for change in changes(values[:count], at[:count], {REFERENCE: job})
+    ]
+
+
+def test_a_slower_machine_of_the_same_name_is_no_change() -> None:
+    """Without a look at the speeds, half of these have an alarm."""
+    assert sum(bool(replaced(seed, slower=0.07, rise=0.0)) for seed in range(20)) <= 1
+
+
+def test_a_rise_that_the_machine_explains_a_part_of_is_found() -> None:
+    assert all(replaced(seed, slower=0.02, rise=0.08) for seed in range(20))
+
+
 def test_what_a_warm_cache_lacks_is_no_change() -> None:
     """Builds compile 5 to 48 units, a week many and a week few; then each takes 20 % longer."""
     looks = alarms = found = 0
