@@ -74,7 +74,7 @@ class Tally:
 def replay(method: Method, series: LabelledSeries) -> Tally:
     """Analyze the series after each value. An index counts as an alarm only once.
 
-    A gradual change has no index: it is one alarm for as long as it may have begun at the same one.
+    A gradual change is right if it may begin at a change, and one alarm while its begins overlap.
     """
     delays: dict[int, int] = {}
     false: list[range] = []
@@ -83,7 +83,12 @@ def replay(method: Method, series: LabelledSeries) -> Tally:
     for count in range(series.first_look, len(series.values) + 1):
         places = method(series.first(count))
         for place in places:
-            if matched := _near(place, (c for c in series.changes if c < count)):
+            changes = [change for change in series.changes if change < count]
+            if isinstance(place, Climb):
+                matched = next((it for it in changes if it in place.may_begin), None)
+            else:
+                matched = _near(place, changes)
+            if matched:
                 delays.setdefault(matched, count - matched)
             elif not _near(place, series.neutral):
                 may_be = place.may_begin if isinstance(place, Climb) else range(place, place + 1)

@@ -149,6 +149,18 @@ def five_levels() -> Scenario:
     return Scenario(name="five levels, steps of 8 to 25 %, noise 3%", make=make, cost=8)
 
 
+def leak(spread: float) -> Scenario:
+    """0.1 % more in each of 120 runs."""
+
+    def make(random: Generator) -> LabelledSeries:
+        place = 80 + int(random.integers(20))
+        values = _gauss(spread)(random, place + 160)
+        values *= 1.001 ** np.clip(np.arange(len(values)) - place + 1, 0, 120)
+        return LabelledSeries(values=list(values), changes=(place,), first_look=place - _WATCHED)
+
+    return Scenario(name=f"leak of 0.1 % a run, noise {spread:.0%}", make=make, cost=8)
+
+
 def missing_runs() -> Scenario:
     """A step of 10 %; three runs in ten are missing."""
     name = "step +10%, noise 3%, missing runs"
@@ -179,6 +191,7 @@ def step_scenarios() -> Iterator[Scenario]:
             yield step(f"step {size:+.0%}, noise {spread:.0%}", size, _gauss(spread))
     spiky = step("step +10%, noise 3%, spikes", 0.10, relative_noise(_spikes))
     yield from (young_history(), missing_runs(), spiky, five_levels())
+    yield from map(leak, (0.01, 0.02, 0.03))
 
 
 def noise_scenarios() -> Iterator[Scenario]:
