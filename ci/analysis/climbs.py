@@ -49,7 +49,7 @@ class _Lines:
     """Lines from one index to another, in columns: (values, lines); each has a mean of 0."""
 
     begins: Values
-    untils: Values
+    ends: Values
     columns: Values
     means: Values
     """What was subtracted: each line went from 0 to 1."""
@@ -57,23 +57,23 @@ class _Lines:
 
     def parameters(self) -> Values:
         """Two levels, a begin, and an end unless the last value is the end."""
-        return 4.0 - (self.untils == len(self.columns) - 1)
+        return 4.0 - (self.ends == len(self.columns) - 1)
 
 
 @lru_cache(maxsize=8)
 def _lines(count: int) -> _Lines:
     stride = _stride(count)
-    begins, untils = np.array(
+    begins, ends = np.array(
         [
             (begin, until)
             for begin in range(0, count - _LEAST, stride)
             for until in (*range(begin + _LEAST, count - 1, stride), count - 1)
         ]
     ).T
-    columns = np.clip((np.arange(count)[:, None] - begins) / (untils - begins), 0, 1)
+    columns = np.clip((np.arange(count)[:, None] - begins) / (ends - begins), 0, 1)
     means = columns.mean(axis=0)
     columns -= means
-    return _Lines(begins, untils, columns, means, np.square(columns).sum(axis=0))
+    return _Lines(begins, ends, columns, means, np.square(columns).sum(axis=0))
 
 
 def _stride(count: int) -> int:
@@ -103,7 +103,7 @@ def fit_climb(values: Values, starts: Sequence[int], related: float) -> Climb | 
     costs = cost(squares, lines.parameters())
     best = int(costs.argmin())
     height, line = float(heights[best]), lines.columns[:, best]
-    begin, until = int(lines.begins[best]), int(lines.untils[best])
+    begin, until = int(lines.begins[best]), int(lines.ends[best])
     before = float(smooth.mean() - height * lines.means[best])
 
     places = _moved(smooth, starts or [1])
