@@ -336,3 +336,19 @@ def test_a_leak_is_one_alarm_until_it_ends(seed: int) -> None:
     assert tracked.alarm.largest.change.is_gradual
     assert tracked.alarm.before.run_id < "run-040" <= tracked.alarm.first.run_id
     assert tracked.alarm.reached.run_id > "run-100"
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_a_far_larger_rise_near_a_known_one_is_another_alarm(seed: int) -> None:
+    """5 % by commit 24, and 35 % by commit 30, beside which the first is no longer seen."""
+    noise, nightly = random.Random(seed), Nightly()  # noqa: S311
+    for number in range(52):
+        level = 100 * (1.05 if number >= 24 else 1) * (1.35 if number >= 30 else 1)
+        nightly.add([level * noise.gauss(1, 0.015), 200 * noise.gauss(1, 0.015), 300])
+        if number >= 20:
+            nightly.check()
+    first, second = nightly.messages
+    assert first.event is second.event is AlarmEvent.NEW
+    assert (first.before_run_id, first.run_id) == ("run-023", "run-024")
+    assert (second.before_run_id, second.run_id) == ("run-029", "run-030")
+    assert second.latest_run_id == f"run-{29 + POLICY.confirm:03}"
