@@ -28,9 +28,9 @@ LARGER = 2
 sent, or open, again. What is left of a resolved one is sent only above the inverse."""
 UNFIXED = 2 * POLICY.confirm
 """Commits with runs after a fix that did not help: an improvement would show in half of them."""
-UNLIKE = 4
-"""The factor between the sizes of two rises that makes them two, however near they are. More runs
-change the size of one, but by less from one check to the next."""
+FAR_LARGER = 4
+"""The factor by which a rise is larger than one that was found near it, and so another one. More
+runs change the size of one rise, but by less from one check to the next."""
 ID_DIGITS = 8
 
 
@@ -160,9 +160,10 @@ def _claims(
 ) -> dict[Key, str]:
     """The alarm that each rise of today belongs to, where it is known.
 
-    A known rise is the nearest of today's, of like size within ``MOVES`` runs. Closed ones compete,
-    too: a further rise above an accepted one is another alarm. A step between the same two levels
-    is the same one anywhere, if its alarm was found lately, and nothing is left of it where it was.
+    A known rise is the nearest of today's within ``MOVES`` runs that is not far larger. Closed ones
+    compete, too: a further rise above an accepted one is another alarm. A step between the same two
+    levels is the same one anywhere, if its alarm was found lately, and nothing is left of it where
+    it was.
     """
     claims: dict[Key, str] = {}
     taken: set[tuple[str, str, str]] = set()
@@ -176,7 +177,7 @@ def _claims(
                 taken.add(own)
 
     pairs = [(n, it, rise, change) for it in known for n, rise, change in _pairs(it, rises, along)]
-    near = [pair for pair in pairs if pair[0] <= MOVES and _is_of_like_size(pair[2], pair[3])]
+    near = [pair for pair in pairs if pair[0] <= MOVES and not _is_far_larger(pair[3], pair[2])]
     claim(near)
     lost = {it.alarm_id for it in known if along.commits_since(it.seen_run_id) < SETTLED}
     lost -= {record.alarm_id for _, record, _, _ in near}
@@ -214,11 +215,10 @@ def _pairs(
                 yield max(now - then, then - end, 0), rise, change
 
 
-def _is_of_like_size(rise: AlarmRise, change: LevelChange) -> bool:
+def _is_far_larger(change: LevelChange, rise: AlarmRise) -> bool:
     if not rise.before or not change.point.before:
-        return True
-    sizes = sorted((abs(rise.level / rise.before - 1), abs(change.point.relative)))
-    return sizes[1] <= UNLIKE * sizes[0]
+        return False
+    return abs(change.point.relative) > FAR_LARGER * abs(rise.level / rise.before - 1)
 
 
 def _is_same_step(rise: AlarmRise, change: LevelChange) -> bool:
@@ -357,7 +357,7 @@ def _end(
     if not complete and not {*record.platforms} <= {it.platform for it in histories}:
         return None  # it may be open on another platform
     pairs = _pairs(record, today, along)
-    near = [it for it in pairs if it[0] <= MOVES and _is_of_like_size(it[1], it[2])]
+    near = [it for it in pairs if it[0] <= MOVES and not _is_far_larger(it[2], it[1])]
     for _, _, change in sorted(near, key=lambda it: it[0]):
         if change.accepted is not None:
             why = f"accepted by {change.accepted.who}: {change.accepted.reason}"
