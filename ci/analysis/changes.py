@@ -437,10 +437,9 @@ class _SeriesAnalysis:
         first = level.mean + slope * float(place[0])
         length = float(place[-1] - place[0])
         change = slope * length / first if first else math.inf
-        halves = np.split(level.values, [len(level) // 2])
-        moved = levels.relative_change(*map(levels.median_of, halves))
+        low, high = map(levels.median_of, np.split(level.values, [len(level) // 2]))
         # Of a line, the halves differ by half of its height; outliers at its end move no median.
-        if abs(change) < POLICY.minimum or abs(moved) < abs(change) / 4:
+        if abs(change) < POLICY.minimum or abs(high - low) < abs(slope * length) / 4:
             return None
         quantile = levels.normal_to_student(levels.NORMAL.inv_cdf((1 + _CONFIDENCE) / 2), degrees)
         half = abs(quantile * error * length / first) if first else math.inf

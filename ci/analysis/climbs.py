@@ -60,7 +60,7 @@ class _Lines:
         return 4.0 - (self.ends == len(self.columns) - 1)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def _lines(count: int) -> _Lines:
     stride = _stride(count)
     begins, ends = np.array(
@@ -91,15 +91,16 @@ def fit_climb(values: Values, starts: Sequence[int], related: float) -> Climb | 
         return None
     least = least_noise(median_of(values))
     smooth = clip_spikes_only(values, max(estimate_noise(values), least))
+    floor = max(count * least**2, np.finfo(float).tiny)
     independent = count * (1 - related) / (1 + related)  # values resemble their neighbors
 
     def cost(squares: Values | float, parameters: Values | int) -> Values:
-        found: Values = independent * np.log(np.maximum(squares, count * least**2))
+        found: Values = independent * np.log(np.maximum(squares, floor))
         return found + parameters * math.log(count)
 
     lines, rest = _lines(count), smooth - smooth.mean()
     heights = (rest @ lines.columns) / lines.squares
-    squares = np.maximum(rest @ rest - heights**2 * lines.squares, count * least**2)
+    squares = np.maximum(rest @ rest - heights**2 * lines.squares, floor)
     costs = cost(squares, lines.parameters())
     best = int(costs.argmin())
     height, line = float(heights[best]), lines.columns[:, best]

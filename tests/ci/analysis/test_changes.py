@@ -266,6 +266,14 @@ def test_something_from_nothing_is_a_change() -> None:
     assert change.relative == change.low == change.high == float("inf")
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("before", "after"), [(-5.0, 5.0), (0.0, 5.0), (5.0, 0.0), (1e-300, 2e-300)]
+)
+def test_a_level_near_zero_is_no_error(before: float, after: float) -> None:
+    look([before] * 50 + [after] * 50)
+
+
 def test_exact_measures_have_no_noise() -> None:
     finding = analyze({"units": [15.0, 15.0, 16.0, 16.0]}, exact=["units"])["units"]
     (change,) = finding.changes
