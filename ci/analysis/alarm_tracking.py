@@ -8,6 +8,7 @@ today with one of them is the same alarm.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -177,7 +178,7 @@ def _claims(
                 taken.add(own)
 
     pairs = [(n, it, rise, change) for it in known for n, rise, change in _pairs(it, rises, along)]
-    near = [pair for pair in pairs if pair[0] <= MOVES and not _is_far_larger(pair[3], pair[2])]
+    near = [pair for pair in pairs if _may_be_same(pair[0], *pair[2:])]
     claim(near)
     lost = {it.alarm_id for it in known if along.commits_since(it.seen_run_id) < SETTLED}
     lost -= {record.alarm_id for _, record, _, _ in near}
@@ -215,10 +216,11 @@ def _pairs(
                 yield max(now - then, then - end, 0), rise, change
 
 
-def _is_far_larger(change: LevelChange, rise: AlarmRise) -> bool:
-    if not rise.before or not change.point.before:
-        return False
-    return abs(change.point.relative) > FAR_LARGER * abs(rise.level / rise.before - 1)
+def _may_be_same(distance: int, rise: AlarmRise, change: LevelChange) -> bool:
+    """Whether a rise of today may be a known one: it is near, and not far larger."""
+    known = abs(rise.level / rise.before - 1) if rise.before else math.inf
+    size = abs(change.point.relative) if change.point.before else 0.0
+    return distance <= MOVES and size <= FAR_LARGER * known
 
 
 def _is_same_step(rise: AlarmRise, change: LevelChange) -> bool:
@@ -356,8 +358,7 @@ def _end(
 
     if not complete and not {*record.platforms} <= {it.platform for it in histories}:
         return None  # it may be open on another platform
-    pairs = _pairs(record, today, along)
-    near = [it for it in pairs if it[0] <= MOVES and not _is_far_larger(it[2], it[1])]
+    near = [pair for pair in _pairs(record, today, along) if _may_be_same(*pair)]
     for _, _, change in sorted(near, key=lambda it: it[0]):
         if change.accepted is not None:
             why = f"accepted by {change.accepted.who}: {change.accepted.reason}"

@@ -201,6 +201,15 @@ class _SeriesAnalysis:
     given: Conditions | None = None
 
     @cached_property
+    def limit(self) -> float:
+        """The p-value below which something is certain."""
+        return POLICY.alarm * correction(self.series)
+
+    def probability(self, p_value: float) -> float:
+        """1 minus a bound of the p-value over all series."""
+        return 1 - min(1.0, p_value * max(self.series, 1))
+
+    @cached_property
     def differences(self) -> Differences:
         return Differences(self.values)
 
@@ -233,10 +242,12 @@ class _SeriesAnalysis:
         climbs from the first value on is no change.
         """
         bounds = [0, *starts, len(self.values)]
+        medians = [Level(self.values[begin:end]).median for begin, end in pairwise(bounds)]
+        is_fall = [after < before for before, after in pairwise(medians)]
         changes: list[ChangePoint] = []
         level, begin, least = 0, 0, 0
         while level < len(bounds) - 1:
-            climb, steps = self.find_climb(bounds[level:], least)
+            climb, steps = self.find_climb(bounds[level:], is_fall[level:], least)
             if climb is not None:
                 begin = bounds[level]
                 if begin or climb.earliest >= POLICY.confirm:
@@ -250,13 +261,13 @@ class _SeriesAnalysis:
                 break
         return changes, begin
 
-    def find_climb(self, bounds: Sequence[int], least: int) -> tuple[ChangePoint | None, int]:
+    def find_climb(
+        self, bounds: Sequence[int], is_fall: Sequence[bool], least: int
+    ) -> tuple[ChangePoint | None, int]:
         """The climb over the first levels of ``bounds``, of as many as possible, and their steps.
 
-        ``least`` is the number of steps that it has to replace.
+        ``is_fall`` has the direction of each step, and ``least`` the number of steps to replace.
         """
-        of_levels = [Level(self.values[begin:end]).median for begin, end in pairwise(bounds)]
-        is_fall = [after < before for before, after in pairwise(of_levels)]
         alike = next((at for at, it in enumerate(is_fall) if it is not is_fall[0]), len(is_fall))
         for steps in range(alike, least - 1, -1):
             starts = bounds[1 : steps + 1]
@@ -278,14 +289,13 @@ class _SeriesAnalysis:
         return (
             climb.before > 0
             and abs(climb.after / climb.before - 1) >= POLICY.minimum
-            and levels.two_sided_p_value(climb.deviate) <= POLICY.alarm * correction(self.series)
+            and levels.two_sided_p_value(climb.deviate) <= self.limit
         )
 
     def gradual_change(self, climb: Climb, begin: int) -> ChangePoint:
         """A climb among the values from ``begin`` on."""
         relative = climb.after / climb.before - 1
         half = levels.NORMAL.inv_cdf((1 + _CONFIDENCE) / 2) * climb.error / climb.before
-        p_value = levels.two_sided_p_value(climb.deviate)
         return ChangePoint(
             index=begin + climb.index,
             earliest=begin + climb.earliest,
@@ -295,7 +305,7 @@ class _SeriesAnalysis:
             after=climb.after,
             low=relative - half,
             high=relative + half,
-            probability=1 - min(1.0, p_value * max(self.series, 1)),
+            probability=self.probability(levels.two_sided_p_value(climb.deviate)),
             confirmed=True,
         )
 
@@ -349,7 +359,7 @@ class _SeriesAnalysis:
         return (
             self._is_long_enough(step)
             and abs(step.effect) >= POLICY.minimum
-            and step.p_value <= POLICY.alarm * correction(self.series)
+            and step.p_value <= self.limit
             and abs(step.welch_deviate()) >= POLICY.welch
             and abs(step.rank_deviate()) >= POLICY.rank
             and abs(step.detrended_t()) >= POLICY.detrended_t
@@ -396,7 +406,7 @@ class _SeriesAnalysis:
             after=step.after.median,
             low=low,
             high=high,
-            probability=1 - min(1.0, step.p_value * max(self.series, 1)),
+            probability=self.probability(step.p_value),
             confirmed=confirmed,
         )
 
@@ -408,15 +418,14 @@ class _SeriesAnalysis:
         noise = max(math.sqrt(level.squares / (len(level) - 1)), levels.least_noise(level.median))
         related = self.differences.correlation(len(self.values))
         error = noise * levels.step_error(len(level), POLICY.confirm, related)
-        deviate = -levels.NORMAL.inv_cdf(POLICY.alarm * correction(self.series) / 2)
+        deviate = -levels.NORMAL.inv_cdf(self.limit / 2)
         limit = levels.normal_to_student(deviate, len(level) + POLICY.confirm - 2) * error
         seen = max(limit, POLICY.minimum * abs(level.median)) + _POWER * error
         return _ALL_TESTS * seen / abs(level.median)
 
     def find_outliers(self, start: int) -> levels.Outliers | None:
         found = levels.fit_outliers(self.values[start:], _OUTLIER, _LEAST_DRIFT)
-        limit = POLICY.alarm * correction(self.series)
-        if found is None or levels.two_sided_p_value(found.deviate) > limit:
+        if found is None or levels.two_sided_p_value(found.deviate) > self.limit:
             return None
         return replace(found, index=start + found.index)
 
@@ -432,7 +441,7 @@ class _SeriesAnalysis:
         noise = max(math.sqrt(float(rest @ rest) / degrees), levels.least_noise(level.median))
         error = noise / math.sqrt(own)
         deviate = levels.student_to_normal(slope / error, degrees) if error else 0.0
-        if levels.two_sided_p_value(deviate) > POLICY.alarm * correction(self.series):
+        if levels.two_sided_p_value(deviate) > self.limit:
             return None
         first = level.mean + slope * float(place[0])
         length = float(place[-1] - place[0])

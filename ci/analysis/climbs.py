@@ -16,6 +16,7 @@ from ci.analysis.levels import (
     estimate_noise,
     least_noise,
     median_of,
+    squares_around,
     student_to_normal,
 )
 
@@ -108,12 +109,11 @@ def fit_climb(values: Values, starts: Sequence[int], related: float) -> Climb | 
     before = float(smooth.mean() - height * lines.means[best])
 
     places = _moved(smooth, starts or [1])
-    in_steps = sum(float(np.square(it - it.mean()).sum()) for it in np.split(smooth, places))
     beside = rest - height * line
     gain = _gain_of_steps(beside, line, [*places, _best_split(beside)])
     risen = median_of(values[(begin + until) // 2 : until + 1]) - before
     if (
-        cost(in_steps, len(places) + 1) <= costs[best]
+        cost(squares_around(smooth, places), len(places) + 1) <= costs[best]
         or cost(squares[best] - gain, 6) < costs[best]
         or abs(risen) < abs(height) / 2
     ):

@@ -24,6 +24,7 @@ from ci.analysis.levels import (
     estimate_noise,
     least_noise,
     median_of,
+    squares_around,
 )
 
 _DAY = 86_400.0
@@ -184,8 +185,7 @@ def is_of_speed(step: Step) -> bool:
         return False
     slope = min(together / own, _MOST_ELASTIC)
     of_speed = float(times @ times) - 2 * slope * together + slope**2 * own
-    sides = np.split(times, [len(step.before)])
-    of_step = sum(float(np.square(it - it.mean()).sum()) for it in sides)
+    of_step = squares_around(times, [len(step.before)])
     least = len(values) * least_noise(1.0) ** 2
     return len(values) * math.log(max(of_speed, least) / max(of_step, least)) < 2 * UNCERTAIN
 

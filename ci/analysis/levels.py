@@ -7,7 +7,7 @@ SciPy has these tests, but importing ``scipy.stats`` takes 0.75 s, ``scipy.speci
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
@@ -234,6 +234,11 @@ def _median_variance(count: int) -> float:
     are 0.449, 0.287 and 0.166; this formula gives 0.440, 0.282 and 0.164.
     """
     return 1 / count * (1 if count < 3 else math.pi / 2 * count / (count + 0.57))
+
+
+def squares_around(values: Values, starts: Sequence[int]) -> float:
+    """The sum of squares around the means of the levels that begin at 0 and at ``starts``."""
+    return sum(float(np.square(it - it.mean()).sum()) for it in np.split(values, starts))
 
 
 class Differences:
