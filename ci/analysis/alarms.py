@@ -78,7 +78,7 @@ def find_alarms(histories: Iterable[PlatformHistory], order: Mapping[str, int]) 
     ``order`` has the place of each run on the line of commits, which the histories follow.
     """
     rows = [row for it in histories for row in (*_regressions(it), *_environment_rises(it))]
-    rows = _join_parts(rows)
+    rows = _join_parts(rows, order)
     alarms = []
     # Fewer executed tests are no cost: to dismiss one alarm does not dismiss the other.
     kinds = group_by(rows, lambda row: (row.change.judgement, row.change.is_of_executed_share))
@@ -120,7 +120,7 @@ def _environment_rises(record: PlatformHistory) -> Iterator[AlarmRow]:
             )
 
 
-def _join_parts(rows: Iterable[AlarmRow]) -> list[AlarmRow]:
+def _join_parts(rows: Iterable[AlarmRow], order: Mapping[str, int]) -> list[AlarmRow]:
     """One row for a rise of a part and that of its whole, between which noise moved the place.
 
     A part has wall time alone, which neighbors of the machine lengthen. CPU seconds of the whole
@@ -128,12 +128,13 @@ def _join_parts(rows: Iterable[AlarmRow]) -> list[AlarmRow]:
     """
     joined: list[AlarmRow] = []
 
-    def order(row: AlarmRow) -> tuple[bool, tuple[bool, float]]:
+    def preference(row: AlarmRow) -> tuple[bool, tuple[bool, float]]:
         quantities = (stage_and_quantity(it.measure)[1] for it in row.changes)
         return Quantity.CPU not in quantities, uncertainty(row.change)
 
-    for row in sorted(rows, key=order):
-        place = next((n for n, it in enumerate(joined) if _is_of_one_rise(it, row)), None)
+    for row in sorted(rows, key=preference):
+        alike = (n for n, it in enumerate(joined) if _is_of_one_rise(it, row, order))
+        place = next(alike, None)
         if place is None:
             joined.append(row)
         else:
@@ -143,7 +144,7 @@ def _join_parts(rows: Iterable[AlarmRow]) -> list[AlarmRow]:
     return joined
 
 
-def _is_of_one_rise(known: AlarmRow, row: AlarmRow) -> bool:
+def _is_of_one_rise(known: AlarmRow, row: AlarmRow, order: Mapping[str, int]) -> bool:
     names, others = ({it.measure for it in some.changes} for some in (known, row))
     is_alike = (known.platform, known.environment) == (row.platform, row.environment)
     # Two rises of one measure are two steps.
@@ -152,16 +153,16 @@ def _is_of_one_rise(known: AlarmRow, row: AlarmRow) -> bool:
     is_whole = any(containing_measures(it) & others for it in names)
     is_part = any(containing_measures(it) & names for it in others)
     sizes = sorted(abs(it.change.point.relative) for it in (known, row))
-    is_near = abs(known.change.place - row.change.place) <= MOVES or _overlap(known, row)
+    is_near = abs(known.change.place - row.change.place) <= MOVES
+    is_near = is_near or _overlap(known.change, row.change, order)
     return (is_whole or is_part) and is_near and sizes[1] <= MOST_UNLIKE * sizes[0]
 
 
-def _overlap(known: AlarmRow, row: AlarmRow) -> bool:
+def _overlap(one: LevelChange, other: LevelChange, order: Mapping[str, int]) -> bool:
     """Whether a gradual rise may have begun with the same commit as another rise."""
-    changes = known.change, row.change
-    begin = max(it.before_run.started_at for it in changes)
-    end = min(it.run.started_at for it in changes)
-    return any(it.is_gradual for it in changes) and begin < end
+    begin = max(order[it.before_run.run_id] for it in (one, other))
+    end = min(order[it.run.run_id] for it in (one, other))
+    return (one.is_gradual or other.is_gradual) and begin < end
 
 
 def _is_together(later: LevelChange, change: LevelChange, order: Mapping[str, int]) -> bool:
